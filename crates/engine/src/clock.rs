@@ -1,13 +1,22 @@
-//! Time for the engine: never back, never still, and close to the wall clock.
+//! Time for the engine: never back, never still, and close to the wall clock, as long as that can be believed.
+//!
+//! A wall clock that is wrong must not delete jobs: a TTL is over when the time it names has passed, not when somebody
+//! has set a clock. So the wall clock is compared with the engine's time, which the log keeps over a restart. While the
+//! two disagree nothing is deleted for its TTL, and time goes on from the log's.
+
+use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
+
+use crate::engine::Engine;
+use crate::inner::Inner;
 
 /// The time in milliseconds since 1970, which never goes back.
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now_ms(&self) -> u64;
-    /// Called once with the last time the log knows: the clock goes on from there at least.
+    /// Called once with the last time the log knows: the clock goes on from there.
     fn start_from(&self, last_ms: u64);
     /// How far the wall clock is ahead of this clock (negative: behind).
     fn wall_ahead_ms(&self) -> i64;
@@ -52,10 +61,10 @@ impl Default for SystemClock {
 /// The next reading, from the one before and what the two clocks say now.
 fn advance(last: &Reading, boot_ns: u64, wall_ns: u64) -> u64 {
     let passed = boot_ns.saturating_sub(last.boot_ns);
-    let straight = last.now_ns + passed;
+    let straight = last.now_ns.saturating_add(passed);
     let limit = passed / SLEW_PART;
     if wall_ns >= straight {
-        straight + (wall_ns - straight).min(limit)
+        straight.saturating_add((wall_ns - straight).min(limit))
     } else {
         straight - (straight - wall_ns).min(limit)
     }
@@ -67,7 +76,7 @@ impl Clock for SystemClock {
         let mut last = self.last.lock();
         let passed_ns = boot_ns.saturating_sub(last.boot_ns);
         if passed_ns < LOOK_AT_WALL_NS {
-            return (last.now_ns + passed_ns) / NS_PER_MS;
+            return last.now_ns.saturating_add(passed_ns) / NS_PER_MS;
         }
         let wall_ns = read_ns(ClockId::CLOCK_REALTIME);
         let now_ns = advance(&last, boot_ns, wall_ns);
@@ -76,8 +85,8 @@ impl Clock for SystemClock {
     }
 
     fn start_from(&self, last_ms: u64) {
-        let mut last = self.last.lock();
-        last.now_ns = last.now_ns.max(last_ms.saturating_mul(NS_PER_MS));
+        let now_ns = last_ms.saturating_mul(NS_PER_MS);
+        *self.last.lock() = Reading { now_ns, boot_ns: boot_ns() };
     }
 
     fn wall_ahead_ms(&self) -> i64 {
@@ -89,6 +98,91 @@ impl Clock for SystemClock {
         let wall_ns = read_ns(ClockId::CLOCK_REALTIME);
         let mut last = self.last.lock();
         last.now_ns = last.now_ns.max(wall_ns);
+    }
+}
+
+/// The clocks may differ by this much before deletions by TTL are held.
+const DIFFERENCE_MAX_MS: i64 = 5 * 60_000;
+
+/// Which difference between the wall clock and the engine's time is believed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClockTrust {
+    /// The server has started and the clocks have not agreed since: the wall clock may be ahead by as long as a server
+    /// may have been away.
+    starting: bool,
+    /// What a person has accepted: the log is ahead of the wall clock by no more than this.
+    behind_ms: i64,
+}
+
+impl ClockTrust {
+    fn believes(&self, ahead_ms: i64, away_max_ms: u64) -> bool {
+        let away_max_ms = i64::try_from(away_max_ms).unwrap_or(i64::MAX);
+        let most_ms = if self.starting { away_max_ms } else { DIFFERENCE_MAX_MS };
+        (-self.behind_ms - DIFFERENCE_MAX_MS..=most_ms).contains(&ahead_ms)
+    }
+}
+
+impl Inner {
+    /// Time begins: it goes on from the log's last time, and from the wall clock's if that is believed.
+    pub(crate) fn begin_time(&mut self, clock: &dyn Clock) {
+        // A new log knows no time.
+        if self.now_ms > 0 {
+            clock.start_from(self.now_ms);
+            self.clock_trust.starting = true;
+            self.watch_clock(clock);
+        }
+        self.set_now(clock.now_ms());
+    }
+
+    /// Holds deletions by TTL while the wall clock is not believed.
+    fn watch_clock(&mut self, clock: &dyn Clock) {
+        let ahead_ms = clock.wall_ahead_ms();
+        let believed = self.clock_trust.believes(ahead_ms, self.options.away_max_ms);
+        if believed && self.clock_trust.starting {
+            clock.accept_wall();
+            self.clock_trust.starting = false;
+        }
+        if self.hold_expiry != believed {
+            return;
+        }
+        self.set_hold(!believed);
+        if believed {
+            tracing::info!("the wall clock agrees with the log's time again: TTLs count");
+            return;
+        }
+        let by = Duration::from_secs(ahead_ms.unsigned_abs() / 1000);
+        let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        tracing::warn!(
+            "the wall clock is {by:?} {direction} the log's time: nothing is deleted for its TTL and time goes on from \
+             the log's, until the clock is right again, or is accepted (`spindle clock accept`)"
+        );
+    }
+
+    fn set_hold(&mut self, hold: bool) {
+        self.hold_expiry = hold;
+        // What was left out of it may be due now.
+        self.state.renew_due_hint(hold);
+    }
+}
+
+impl Engine {
+    /// Compares the wall clock with the engine's time. The timer calls this, and the simulator.
+    pub fn watch_clock(&self) {
+        self.shared.inner.lock().watch_clock(&*self.shared.clock);
+    }
+
+    /// A person says the wall clock is right: time goes on from it, and TTLs count again. Where the log is ahead of it,
+    /// time goes on from the log's, and TTLs count by that.
+    pub fn accept_clock(&self) {
+        let clock = &*self.shared.clock;
+        clock.accept_wall();
+        let behind_ms = (-clock.wall_ahead_ms()).max(0);
+        {
+            let mut inner = self.shared.inner.lock();
+            inner.clock_trust = ClockTrust { starting: false, behind_ms };
+            inner.set_hold(false);
+        }
+        self.shared.timer.ring();
     }
 }
 
@@ -120,11 +214,40 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_goes_on_from_the_log_until_the_wall_clock_is_accepted() {
+        let clock = SystemClock::new();
+        let wall = clock.now_ms();
+        clock.start_from(wall - 3_600_000);
+        assert!(clock.now_ms() < wall && clock.wall_ahead_ms() > 3_000_000);
+        clock.accept_wall();
+        assert!(clock.now_ms() >= wall);
+    }
+
+    #[test]
+    fn a_difference_is_believed_up_to_its_limit() {
+        const DAY: i64 = 24 * 3600 * 1000;
+        let trusts = |trust: ClockTrust, ahead_ms| trust.believes(ahead_ms, 30 * DAY as u64);
+        let minutes = DIFFERENCE_MAX_MS;
+        for (starting, behind_ms, least, most) in [
+            (true, 0, -minutes, 30 * DAY),
+            (false, 0, -minutes, minutes),
+            (false, 400 * DAY, -400 * DAY - minutes, minutes),
+        ] {
+            let trust = ClockTrust { starting, behind_ms };
+            assert!(trusts(trust, least) && trusts(trust, most), "{trust:?}");
+            assert!(!trusts(trust, least - 1) && !trusts(trust, most + 1), "{trust:?}");
+        }
+        assert!(ClockTrust { starting: true, behind_ms: 0 }.believes(i64::MAX, u64::MAX));
+    }
+
+    #[test]
     fn the_log_may_be_ahead_of_the_wall_clock() {
         let clock = SystemClock::new();
         let ahead = clock.now_ms() + 3_600_000;
         clock.start_from(ahead);
         assert!(clock.now_ms() >= ahead);
         assert!(clock.wall_ahead_ms() < -3_000_000);
+        clock.accept_wall();
+        assert!(clock.now_ms() >= ahead, "time never goes back");
     }
 }

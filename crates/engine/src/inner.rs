@@ -8,6 +8,7 @@
 use spindle_core::command::Claim;
 use spindle_core::{Command, Decision, Event, Found, JobId, Place, Rejection, State, decide};
 
+use crate::clock::ClockTrust;
 use crate::commit::{Batch, Payload};
 use crate::constraints::Pass;
 use crate::gate::{Gate, Gated};
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     ids_gate: Gate,
     /// Nothing is deleted for its TTL: the clock and the log disagree.
     pub hold_expiry: bool,
+    /// Which difference between the two is believed.
+    pub clock_trust: ClockTrust,
     /// No new leases: the server stops.
     pub stopping: bool,
     pub now_ms: u64,
@@ -61,6 +64,7 @@ impl Inner {
             next_id: 1,
             ids_gate: Gate::OPEN,
             hold_expiry: false,
+            clock_trust: ClockTrust::default(),
             stopping: false,
             now_ms: 0,
             options,

@@ -57,8 +57,8 @@ pub use gate::{Gate, Gated};
 pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};
 pub use options::{Faults, Options};
 pub use read::{
-    Counts, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine, JobProgress,
-    JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
+    Counts, EventSummary, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine,
+    JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
 pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};

@@ -21,6 +21,8 @@ pub struct Options {
     pub waits_max: usize,
     /// Unbound leases live at least this long after a start (at most the job's TTR).
     pub grace_ms: u64,
+    /// At a start the wall clock is believed up to this long after the log's last time.
+    pub away_max_ms: u64,
     /// Bytes appended again in one step of compaction.
     pub compaction_bytes: usize,
     /// The door that keeps a copy of its jobs: its changes are noted, see
@@ -46,6 +48,7 @@ impl Default for Options {
             streamed_bytes_max: 256 * MIB,
             waits_max: 100_000,
             grace_ms: 30_000,
+            away_max_ms: 30 * 24 * 3600 * 1000,
             compaction_bytes: 256 * 1024,
             copied: None,
             defaults: Defaults::default(),

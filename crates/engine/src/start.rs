@@ -264,8 +264,7 @@ fn start(
     inner.batch.begin_at(log.next().0, log.record_bytes_max() as usize);
     // What the fold counted was counted by servers before this one.
     inner.numbers.stats = Stats::default();
-    clock.start_from(inner.now_ms);
-    inner.set_now(clock.now_ms());
+    inner.begin_time(clock);
     let epoch = inner.state.server().epoch + 1;
     inner.run(&Command::Start { epoch })?;
     inner.begin_ids();

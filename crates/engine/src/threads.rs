@@ -21,8 +21,6 @@ const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Waits ended in one hold of the lock.
 const WAITS_PER_STEP: usize = 256;
-/// The clocks may differ by this much before deletions by TTL are held.
-const CLOCK_DIFFERENCE_MAX_MS: u64 = 5 * 60_000;
 
 impl Engine {
     /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed;
@@ -63,7 +61,11 @@ impl Engine {
         if self.failure().is_none() {
             self.shared.inner.lock().return_ids();
         }
-        self.flush().ok();
+        if self.flush().is_ok()
+            && let Err(error) = self.shared.log.end()
+        {
+            tracing::error!(%error, "where the log ends could not be noted");
+        }
     }
 
     fn run_log(&self, stop: &AtomicBool) {
@@ -107,31 +109,12 @@ impl Engine {
         deadline_ms.map(|deadline| deadline.saturating_sub(now_ms))
     }
 
-    fn watch_clock(&self) {
-        let ahead_ms = self.shared.clock.wall_ahead_ms();
-        if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_MAX_MS {
-            return;
-        }
-        let mut inner = self.shared.inner.lock();
-        if !inner.hold_expiry {
-            inner.hold_expiry = true;
-            tracing::warn!(
-                "the wall clock differs from the log's time by {} s: nothing is deleted for its \
-                 TTL until the clock is accepted or agrees again",
-                ahead_ms / 1000
-            );
-        }
-    }
-
-    /// A person says the wall clock is right: time goes on from it, and TTLs count again.
-    pub fn accept_clock(&self) {
-        self.shared.clock.accept_wall();
-        self.shared.inner.lock().hold_expiry = false;
-        self.shared.timer.ring();
-    }
-
     fn run_compaction(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
+            if let Err(error) = self.shared.log.check() {
+                self.fail(Failure::Log(error));
+                return;
+            }
             match self.compaction_step() {
                 Ok(true) => self.await_durable(stop),
                 Ok(false) => std::thread::park_timeout(COMPACTION_PAUSE),

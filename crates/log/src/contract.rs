@@ -95,6 +95,14 @@ pub enum LogError {
         /// What the operating system said.
         source: Arc<io::Error>,
     },
+    /// The folder at the log's path, or the lock file in it, is not the one that was opened.
+    #[error("{folder} was taken away from the server: {source}")]
+    FolderLost {
+        /// The folder.
+        folder: String,
+        /// What has changed.
+        source: Arc<io::Error>,
+    },
     /// [`Log::next_ack`] was called with no submitted record left unanswered.
     #[error("no submitted record waits for its acknowledgement")]
     NothingSubmitted,
@@ -212,6 +220,19 @@ pub trait Log: Send + Sync + 'static {
     /// Whatever the sync policy, all committed records MUST be durable before anything is dropped,
     /// and what was dropped MUST stay dropped after a crash once this returned.
     fn trim_before(&self, position: Position) -> Result<(), LogError>;
+
+    /// Whether the log can still be acknowledged to. A log that finds out by itself, before each acknowledgement, is
+    /// asked now and then so that an idle one is noticed, too. An error is as final as [`Ack::Fatal`].
+    fn check(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    /// Nothing more is appended: an orderly stop. Makes all committed records durable, and a log that keeps them notes
+    /// where it ends, so that whoever opens it next learns when records are missing there. A record that is submitted
+    /// all the same MUST be taken as before, and the note be withdrawn durably before it is in the log.
+    fn end(&self) -> Result<(), LogError> {
+        Ok(())
+    }
 
     /// The longest record the log takes, in bytes.
     fn record_bytes_max(&self) -> u32;

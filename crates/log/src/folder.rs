@@ -9,6 +9,7 @@ use std::{
 use thiserror::Error;
 
 use crate::{
+    bounds::BOUNDS_FILE,
     contract::Position,
     copy::RESTORING_FILE,
     disk::{Disk, DiskFile, LOCK_FILE, LockError},
@@ -26,16 +27,14 @@ pub enum OpenError {
     /// It holds files, and none of them is a log's.
     #[error("{folder} holds other files ({file}) and no log: choose an empty or a new folder")]
     Foreign { folder: String, file: String },
-    /// A file has a segment's name but does not begin like one.
-    #[error("{path} is not a segment of a log: move it out of the folder")]
-    WrongMagic { path: String },
     /// A newer release wrote it.
     #[error("{path} has format {found}, this release reads format {supported}: use a newer one")]
     NewerVersion { path: String, found: u32, supported: u32 },
     /// Something that had been durable is not there any more.
     #[error(
-        "{file} in {folder} is damaged at byte {offset}, record {position}: {reason}; \
-         `spindle verify --repair {folder}` keeps the records before it and saves the rest aside"
+        "{file} in {folder} is damaged at byte {offset}, record {position}: {reason}; bring the files \
+         back from a backup if you have one; `spindle verify {folder}` lists the records that are \
+         lost otherwise, `spindle verify --repair {folder}` goes on without them and keeps all files"
     )]
     Corrupt { folder: String, file: String, offset: u64, position: Position, reason: &'static str },
     /// It holds no log.
@@ -96,7 +95,10 @@ pub(crate) fn path(disk: &dyn Disk, file: &str) -> String {
 const SEGMENT: &str = ".segment";
 const SPARE: &str = ".spare";
 const FILLING: &str = ".filling";
+/// What repairs of older releases saved.
 const DAMAGED: &str = ".damaged";
+/// What the folders of repairs begin with.
+const REPAIR: &str = "repair-";
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,8 +109,10 @@ pub(crate) enum FileKind {
     Spare(u64),
     /// A spare that is not ready.
     Filling(u64),
-    /// Bytes that a repair saved aside.
-    Damaged,
+    /// What a repair kept: a folder, or a file in one.
+    Aside,
+    /// Where the log must begin and end.
+    Bounds,
     Lock,
     /// A restore has not ended.
     Restoring,
@@ -127,8 +131,8 @@ pub(crate) fn filling_name(number: u64) -> String {
     format!("{number}{FILLING}")
 }
 
-pub(crate) fn damaged_name(file: &str, nth: u32) -> String {
-    if nth == 0 { format!("{file}{DAMAGED}") } else { format!("{file}.{nth}{DAMAGED}") }
+pub(crate) fn repair_name(number: u64) -> String {
+    format!("{REPAIR}{number}")
 }
 
 pub(crate) fn file_kind(name: &str) -> FileKind {
@@ -137,8 +141,10 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
         FileKind::Lock
     } else if name == RESTORING_FILE {
         FileKind::Restoring
-    } else if name.ends_with(DAMAGED) {
-        FileKind::Damaged
+    } else if name == BOUNDS_FILE {
+        FileKind::Bounds
+    } else if name.ends_with(DAMAGED) || name.starts_with(REPAIR) {
+        FileKind::Aside
     } else if let Some(first) = number(SEGMENT) {
         FileKind::Segment(Position(first))
     } else if let Some(number) = number(SPARE) {
@@ -286,8 +292,10 @@ mod tests {
         });
         assert_eq!(file_kind(&spare_name(3)), FileKind::Spare(3));
         assert_eq!(file_kind(&filling_name(3)), FileKind::Filling(3));
-        assert_eq!(file_kind(&damaged_name("00.segment", 0)), FileKind::Damaged);
-        assert_eq!(file_kind(&damaged_name("00.segment", 2)), FileKind::Damaged);
+        assert_eq!(file_kind("00.segment.damaged"), FileKind::Aside);
+        assert_eq!(file_kind(&repair_name(2)), FileKind::Aside);
+        assert_eq!(file_kind("repair-2/00.segment"), FileKind::Aside);
+        assert_eq!(file_kind("bounds"), FileKind::Bounds);
         assert_eq!(file_kind("lock"), FileKind::Lock);
         assert_eq!(file_kind("restoring"), FileKind::Restoring);
         assert_eq!(file_kind("x.segment"), FileKind::Foreign);

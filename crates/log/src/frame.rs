@@ -99,6 +99,11 @@ impl SegmentHeader {
     }
 }
 
+/// The salt that the first bytes of a segment name, sound or not.
+pub(crate) fn salt_of(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> u32 {
+    u32_at(bytes, 12)
+}
+
 /// A frame without its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHeader {

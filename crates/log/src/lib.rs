@@ -15,8 +15,10 @@
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
-//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not.
 //! - [`copy`] is what backups are made of: segments to read, and the check of a copy.
+//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not. What the oldest segment is
+//!   and where the log ended stands in a small file beside the segments (the `bounds` module), so that a lost one is
+//!   missed.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
 //! [`Log::submit`] for each record and then [`Log::next_ack`] for each, in order:
@@ -33,6 +35,7 @@
 //! ```
 
 mod ahead;
+mod bounds;
 mod contract;
 pub mod copy;
 pub mod disk;
@@ -42,6 +45,7 @@ mod frame;
 mod memory;
 mod parts;
 mod quick;
+mod salvage;
 mod scan;
 mod survey;
 pub mod verify;

@@ -1,21 +1,18 @@
 //! Reads a whole folder without changing it: what is in the log, where it ends, what is wrong.
 
-use std::{io, sync::Arc, thread};
+use std::{io, ops::ControlFlow, sync::Arc, thread};
 
 use crate::{
     ahead::{AheadOf, read_ahead},
+    bounds::{BOUNDS_FILE, Bounds, BoundsFile, Found},
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, file_kind, path, segment_name},
-    frame::{
-        Announced, BadHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameSpot, SEGMENT_HEADER_BYTES,
-        SegmentHeader, announced, claimed_position, decode_frame, marked_places,
-    },
+    frame::{BadHeader, FORMAT_VERSION, FrameSpot, SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::PartsOf,
+    salvage::whole_frames,
     scan::{Expected, Frames, NoFrame},
 };
-
-const SEARCH_BYTES: usize = 1024 * 1024;
 
 /// A folder, read through.
 pub(crate) struct Survey {
@@ -24,6 +21,10 @@ pub(crate) struct Survey {
     pub(crate) spares: Vec<(u64, String)>,
     pub(crate) fillings: Vec<String>,
     pub(crate) foreign: Vec<String>,
+    /// Segments that a crash left of a trim.
+    pub(crate) trimmed: Vec<String>,
+    /// Where the log must begin and end; none in a folder of an older release.
+    pub(crate) bounds: Option<BoundsFile>,
     pub(crate) damage: Option<Damage>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct DamagedFrame {
 /// Where the log is first damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// The file.
+    /// The file, which is missing if that is the damage.
     pub file: String,
     /// Where the bad frame begins in it; 0 when the whole file is damage.
     pub offset: u64,
@@ -108,32 +109,85 @@ pub(crate) fn survey(
             FileKind::Filling(_) => fillings.push(name),
             FileKind::Foreign => foreign.push(name),
             FileKind::Restoring => return Err(OpenError::Unfinished { folder: disk.folder() }),
-            FileKind::Lock | FileKind::Damaged => {}
+            FileKind::Lock | FileKind::Bounds | FileKind::Aside => {}
         }
     }
     firsts.sort_unstable();
     spares.sort_unstable();
     foreign.sort_unstable();
+    let found = BoundsFile::find(disk, manner.write)?;
+    let (bounds, bounds_damaged) = match found {
+        Found::Missing => (None, false),
+        Found::Damaged => (None, true),
+        Found::Sound(file) => (Some(file), false),
+    };
+    let said = bounds.as_ref().map(|file| file.bounds);
+    let kept = said.map_or(0, |said| firsts.partition_point(|first| *first < said.first));
+    let trimmed = firsts.drain(..kept).map(segment_name).collect();
     let mut segments = Vec::new();
-    let mut bad_header = None;
-    for &first in &firsts {
-        match head(disk, first, manner)? {
-            Ok(segment) => segments.push(segment),
-            Err(bad) => {
-                bad_header = Some(bad);
-                break;
-            }
+    let mut damage = match said {
+        Some(said) if firsts.first() != Some(&said.first) => Some(Damage::new(
+            &segment_name(said.first),
+            0,
+            said.first,
+            "the oldest segment is missing",
+        )),
+        _ => {
+            let (found, bad_header) = heads(disk, &firsts, manner)?;
+            segments = found;
+            read_all(disk, &mut segments, &firsts, manner, each)?.or(bad_header)
         }
+    };
+    if let (None, Some(said), Some(last)) = (&damage, said, segments.last()) {
+        damage = end_missed(said, last).map(|reason| last.damage(reason));
     }
-    let mut damage = read_all(disk, &mut segments, &firsts, manner, each)?.or(bad_header);
-    if let Some(damage) = &mut damage {
+    if damage.is_none() && bounds_damaged {
+        let next = segments.last().map(Surveyed::next).unwrap_or_default();
+        let reason = "it no longer says where the log must begin and end";
+        damage = Some(Damage::new(BOUNDS_FILE, 0, next, reason));
+    }
+    if let Some(damage) = &mut damage
+        && damage.file != BOUNDS_FILE
+    {
         segments.retain(|segment| segment.header.first <= damage.position);
         // With a bad header the whole file is damage.
         segments.retain(|segment| segment.name != damage.file || damage.offset > 0);
         let from = firsts.iter().filter(|first| segment_name(**first) > damage.file);
         damage.behind = from.map(|first| segment_name(*first)).collect();
     }
-    Ok(Survey { segments, spares, fillings, foreign, damage })
+    Ok(Survey { segments, spares, fillings, foreign, trimmed, bounds, damage })
+}
+
+/// What is wrong with the end of a log that is sound up to there.
+fn end_missed(said: Bounds, last: &Surveyed) -> Option<&'static str> {
+    let next = last.next();
+    if last.header.first < said.newest {
+        Some("the newest segment is missing")
+    } else if next < said.reached {
+        Some("records are missing at the end of the log")
+    } else if said.end.is_some() && next > said.reached {
+        Some("there are records behind the place where the log ended when it was last stopped")
+    } else if said.end.is_some_and(|crc| crc != last.last_crc) {
+        Some("the last record is not the one that the log ended with when it was last stopped")
+    } else {
+        None
+    }
+}
+
+/// Opens segments and reads their headers, up to the first one that is bad.
+fn heads(
+    disk: &dyn Disk,
+    firsts: &[Position],
+    manner: Manner,
+) -> Result<(Vec<Surveyed>, Option<Damage>), OpenError> {
+    let mut segments = Vec::new();
+    for &first in firsts {
+        match head(disk, first, manner)? {
+            Ok(segment) => segments.push(segment),
+            Err(bad) => return Ok((segments, Some(bad))),
+        }
+    }
+    Ok((segments, None))
 }
 
 /// Opens a segment and reads its header.
@@ -151,7 +205,7 @@ fn head(
     let bad = |reason| Damage::new(&name, 0, first, reason);
     let header = match SegmentHeader::decode(&bytes) {
         Ok(header) => header,
-        Err(BadHeader::Magic) => return Err(OpenError::WrongMagic { path: path(disk, &name) }),
+        Err(BadHeader::Magic) => return Ok(Err(bad("the file does not begin like a segment"))),
         Err(BadHeader::Version(found)) => {
             let (path, supported) = (path(disk, &name), FORMAT_VERSION);
             return Err(OpenError::NewerVersion { path, found, supported });
@@ -252,42 +306,11 @@ fn frames(
 
 /// Whether a good frame from `offset` on says that the `bad` one before it was synced.
 fn proof_behind(segment: &Surveyed, bad: Position, offset: u64) -> io::Result<bool> {
-    let mut buffer = vec![0; SEARCH_BYTES.min(segment.file_bytes as usize)];
-    let mut offset = offset;
-    while offset + FRAME_HEADER_BYTES as u64 <= segment.file_bytes {
-        let read = segment.file.read_at(&mut buffer, offset)?;
-        let places = (read + 8).saturating_sub(FRAME_HEADER_BYTES) / 8;
-        if places == 0 {
-            break;
-        }
-        for at in marked_places(&buffer[..read]) {
-            let Announced::Payload(payload_bytes) = announced(&buffer[at..read]) else { continue };
-            if claimed_position(&buffer[at..read]) <= bad {
-                continue;
-            }
-            if synced_upto(segment, offset + at as u64, payload_bytes)?.is_some_and(|p| p > bad) {
-                return Ok(true);
-            }
-        }
-        offset += places as u64 * 8;
-    }
-    Ok(false)
-}
-
-/// What the frame that begins at `start` says, if it is one.
-fn synced_upto(
-    segment: &Surveyed,
-    start: u64,
-    payload_bytes: usize,
-) -> io::Result<Option<Position>> {
-    let whole = FRAME_HEADER_BYTES + payload_bytes;
-    if start + whole as u64 > segment.file_bytes {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; whole];
-    if segment.file.read_at(&mut bytes, start)? < whole {
-        return Ok(None);
-    }
-    let frame = decode_frame(&bytes, segment.header.salt, payload_bytes);
-    Ok(frame.map(|(header, _)| header.synced_upto))
+    let mut proven = false;
+    let (file, salt) = (&*segment.file, segment.header.salt);
+    whole_frames(file, salt, offset, bad.next(), &mut |frame| {
+        proven = frame.header.synced_upto > bad;
+        if proven { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(proven)
 }

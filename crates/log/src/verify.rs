@@ -1,20 +1,24 @@
 //! Reads a folder and says whether the log in it is sound: `spindle verify DIR [--repair]`.
 //!
 //! Verifying takes the folder's lock: a running server is just writing the end of the log. It
-//! changes nothing. A repair cuts the log at the first damage and saves what it cuts off in files
-//! that end in `.damaged`; it never deletes bytes.
+//! changes nothing. A repair cuts the log at the first damage. Every file that it changes or takes out of the log is kept
+//! as it was in a folder inside, `repair-1` or the next number; it never deletes bytes.
 
 use crate::{
+    bounds::BOUNDS_FILE,
     contract::{Position, Stored},
     disk::Disk,
     folder::{
-        FileKind, OpenError, begin_segment, damaged_name, file_kind, is_zero, read_in_steps, zero,
+        FileKind, OpenError, begin_segment, file_kind, filling_name, read_in_steps, repair_name,
+        zero,
     },
     frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::{PartsOf, no_parts},
+    salvage::{list_dropped, torn_tail},
     survey::{Manner, Survey, Surveyed, survey},
 };
 
+pub use crate::salvage::{Dropped, EachDropped, TornTail};
 pub use crate::survey::Damage;
 
 /// What is in a folder.
@@ -32,8 +36,11 @@ pub struct VerifyReport {
     pub records: u64,
     /// How many bytes they take, framing included.
     pub bytes: u64,
-    /// Where the log ends, if a crash left bytes behind it. The next start removes them: no harm.
-    pub tail: Option<Place>,
+    /// What a crash left behind the end of the log. The next start removes it. With `--sync always` none of it was
+    /// acknowledged.
+    pub tail: Option<TornTail>,
+    /// The last server was stopped in order, and the log ends where it ended then.
+    pub ended_in_order: bool,
     /// The first record that should be there and is not.
     pub damage: Option<Damage>,
     /// Records of which parts that carry their own checksum are damaged. They count as records: a
@@ -43,7 +50,7 @@ pub struct VerifyReport {
     pub repair: Option<RepairReport>,
     /// Files that are not the log's.
     pub foreign: Vec<String>,
-    /// Files that earlier repairs saved.
+    /// Folders of earlier repairs, and files that repairs of older releases saved.
     pub saved_earlier: Vec<String>,
     /// Why the folder could not be read, or not be repaired.
     pub failure: Option<OpenError>,
@@ -76,7 +83,9 @@ pub struct Place {
 /// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// The files that hold what was cut off.
+    /// The folder inside that keeps files as they were before the repair.
+    pub folder: String,
+    /// The files in it.
     pub saved: Vec<String>,
 }
 
@@ -92,21 +101,24 @@ impl VerifyReport {
 ///
 /// After a repair the report has the damage as it was and the log as it is.
 pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
-    verify_with(disk, repair, no_parts, &mut |_| {})
+    verify_with(disk, repair, no_parts, &mut |_| {}, &mut |_| {})
 }
 
 /// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
-/// started on the folder as it is, or as the repair leaves it. `parts_of` is what the server opens
-/// the log with: damage to nothing but such parts is reported, and no reason to cut.
+/// started on the folder as it is, or as the repair leaves it. Then `dropped` gets what is not among them: what a repair
+/// takes out of the log, or the next start behind its end, as far as it can be read.
+///
+/// `parts_of` is what the server opens the log with: damage to nothing but such parts is reported, and no reason to cut.
 pub fn verify_with(
     disk: &dyn Disk,
     repair: bool,
     parts_of: PartsOf,
     each: &mut dyn FnMut(Stored),
+    dropped: EachDropped<'_>,
 ) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
     let manner = Manner { write: repair, check_chain: true, parts_of };
-    if let Err(failure) = fill(&mut report, disk, manner, each) {
+    if let Err(failure) = fill(&mut report, disk, manner, each, dropped) {
         report.failure = Some(failure);
     }
     report
@@ -117,31 +129,50 @@ fn fill(
     disk: &dyn Disk,
     manner: Manner,
     each: &mut dyn FnMut(Stored),
+    dropped: EachDropped<'_>,
 ) -> Result<(), OpenError> {
-    // Without a segment there is nothing to lock, and a lock file must not appear in a folder
+    // Without a log there is nothing to lock, and a lock file must not appear in a folder
     // that is somebody else's.
     let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
-    let is_segment = |name: &String| matches!(file_kind(name), FileKind::Segment(_));
-    if !names.iter().any(is_segment) {
+    let is_log = |name: &String| matches!(file_kind(name), FileKind::Segment(_) | FileKind::Bounds);
+    if !names.iter().any(is_log) {
         return Ok(());
     }
-    report.saved_earlier =
-        names.into_iter().filter(|name| file_kind(name) == FileKind::Damaged).collect();
-    report.saved_earlier.sort_unstable();
+    report.saved_earlier = asides(&names);
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
     let found = survey(disk, manner, each)?;
-    describe(report, disk, &found)?;
+    describe(report, &found);
+    let last = found.segments.last();
     if let Some(damage) = &found.damage {
         report.damage = Some(damage.clone());
+        let known = found.bounds.as_ref().map(|file| file.bounds.reached);
+        list_dropped(disk, last, damage, known, dropped).map_err(OpenError::failed(
+            disk,
+            "read",
+            &damage.file,
+        ))?;
         if manner.write {
             report.repair = Some(cut(disk, &found, damage)?);
         }
+    } else if let Some(last) = last {
+        report.tail =
+            torn_tail(last, dropped).map_err(OpenError::failed(disk, "read", &last.name))?;
     }
     report.foreign = found.foreign;
     Ok(())
 }
 
-fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Result<(), OpenError> {
+/// What repairs have kept: folders, and files beside the segments.
+fn asides(names: &[String]) -> Vec<String> {
+    let kept = names.iter().filter(|name| file_kind(name) == FileKind::Aside);
+    let mut kept: Vec<String> =
+        kept.map(|name| name.split('/').next().unwrap_or(name).to_owned()).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}
+
+fn describe(report: &mut VerifyReport, found: &Survey) {
     for segment in &found.segments {
         let (records, bytes) =
             (segment.spots.len() as u64, segment.end - SEGMENT_HEADER_BYTES as u64);
@@ -159,37 +190,32 @@ fn describe(report: &mut VerifyReport, disk: &dyn Disk, found: &Survey) -> Resul
     let start = found.damage.as_ref().map(|damage| damage.position);
     report.first = found.segments.first().map(|s| s.header.first).or(start).unwrap_or_default();
     report.next = found.segments.last().map(Surveyed::next).or(start).unwrap_or_default();
-    if found.damage.is_none()
-        && let Some(last) = found.segments.last()
-    {
-        let torn = !last.ends_in_zeros
-            && !is_zero(&*last.file, (last.end, last.file_bytes), |_, _| Ok(()))
-                .map_err(OpenError::failed(disk, "read", &last.name))?;
-        let (file, offset, position) = (last.name.clone(), last.end, last.next());
-        report.tail = torn.then_some(Place { file, offset, position });
-    }
-    Ok(())
+    let said = found.bounds.as_ref().map(|file| file.bounds);
+    report.ended_in_order = found.damage.is_none() && said.is_some_and(|said| said.end.is_some());
 }
 
 /// Cuts the log before the damage. What is cut is saved before anything changes, and what proves
 /// the damage goes last: after a crash in between the log is still damaged at the same place, and
-/// can be repaired again.
+/// can be repaired again. The bounds go last of all; the next opening writes them anew.
 fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport, OpenError> {
-    let mut saved = Vec::new();
+    for name in &found.fillings {
+        disk.remove(name).map_err(OpenError::failed(disk, "remove", name))?;
+    }
+    let mut aside = Aside::new(disk)?;
     let last = found.segments.last();
-    let cut_inside = last.filter(|_| damage.offset > 0);
+    let cut_inside = last.filter(|segment| damage.offset > 0 && segment.name == damage.file);
     if let Some(segment) = cut_inside {
-        saved.push(save_end(disk, segment)?);
+        aside.copy(segment)?;
     }
     for name in damage.behind.iter().rev() {
-        saved.push(set_aside(disk, name)?);
+        aside.take(name)?;
     }
     if let Some(segment) = cut_inside {
         let failed = |operation| OpenError::failed(disk, operation, &segment.name);
         zero(&*segment.file, (segment.end, segment.file_bytes)).map_err(failed("cut"))?;
         segment.file.sync().map_err(failed("sync"))?;
-    } else {
-        saved.push(set_aside(disk, &damage.file)?);
+    } else if damage.file != BOUNDS_FILE {
+        aside.take(&damage.file)?;
         if last.is_none() {
             // The log begins again where the file began: positions do not start over.
             let (salt, first) = (disk.salt(), damage.position);
@@ -197,39 +223,52 @@ fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport,
             begin_segment(disk, header, u64::MAX, EMPTY_SEGMENT_BYTES)?;
         }
     }
-    saved.sort_unstable();
-    Ok(RepairReport { saved })
+    aside.take(BOUNDS_FILE)?;
+    Ok(aside.report)
 }
 
 const COPY_BYTES: usize = 256 * 1024;
 /// Just long enough: the server moves on to a longer one.
 const EMPTY_SEGMENT_BYTES: u64 = 4096;
 
-fn unused_name(disk: &dyn Disk, file: &str) -> Result<String, OpenError> {
-    let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
-    let mut nth = 0;
-    while names.contains(&damaged_name(file, nth)) {
-        nth += 1;
+/// The folder inside that keeps files as they were.
+struct Aside<'a> {
+    disk: &'a dyn Disk,
+    report: RepairReport,
+}
+
+impl<'a> Aside<'a> {
+    /// A folder of a new name, which is made when the first file comes.
+    fn new(disk: &'a dyn Disk) -> Result<Self, OpenError> {
+        let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
+        let taken = asides(&names);
+        let free = (1..).map(repair_name).find(|name| !taken.contains(name));
+        let folder = free.unwrap_or_else(|| repair_name(0));
+        Ok(Self { disk, report: RepairReport { folder, saved: Vec::new() } })
     }
-    Ok(damaged_name(file, nth))
-}
 
-fn set_aside(disk: &dyn Disk, name: &str) -> Result<String, OpenError> {
-    let aside = unused_name(disk, name)?;
-    disk.rename(name, &aside).map_err(OpenError::failed(disk, "rename", name))?;
-    disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))?;
-    Ok(aside)
-}
+    /// Moves a file there, if there is one of that name.
+    fn take(&mut self, name: &str) -> Result<(), OpenError> {
+        let failed = |operation| OpenError::failed(self.disk, operation, name);
+        if self.disk.list().map_err(failed("list the folder of"))?.iter().any(|own| own == name) {
+            self.disk.move_aside(name, &self.report.folder, name).map_err(failed("move aside"))?;
+            self.report.saved.push(name.to_owned());
+        }
+        Ok(())
+    }
 
-/// Copies what is behind the end of a segment to a file of its own.
-fn save_end(disk: &dyn Disk, segment: &Surveyed) -> Result<String, OpenError> {
-    let aside = unused_name(disk, &segment.name)?;
-    let failed = |operation| OpenError::failed(disk, operation, &aside);
-    let file = disk.create(&aside).map_err(failed("create"))?;
-    let range = (segment.end, segment.file_bytes);
-    let copy = |bytes: &[u8], offset| file.write_at(bytes, offset - segment.end);
-    read_in_steps(&*segment.file, range, COPY_BYTES, copy).map_err(failed("write"))?;
-    file.sync().map_err(failed("sync"))?;
-    disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))?;
-    Ok(aside)
+    /// Copies a segment there.
+    fn copy(&mut self, segment: &Surveyed) -> Result<(), OpenError> {
+        let filling = filling_name(u64::MAX);
+        let failed = |operation| OpenError::failed(self.disk, operation, &filling);
+        let file = self.disk.create(&filling).map_err(failed("create"))?;
+        let copy = |bytes: &[u8], offset| file.write_at(bytes, offset);
+        read_in_steps(&*segment.file, (0, segment.file_bytes), COPY_BYTES, copy)
+            .map_err(failed("write"))?;
+        file.sync().map_err(failed("sync"))?;
+        let (folder, name) = (&self.report.folder, &segment.name);
+        self.disk.move_aside(&filling, folder, name).map_err(failed("move aside"))?;
+        self.report.saved.push(name.clone());
+        Ok(())
+    }
 }

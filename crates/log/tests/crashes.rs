@@ -79,7 +79,7 @@ impl Model {
     fn work(&mut self, log: &FileLog, random: &mut Random, always: bool) {
         let mut unanswered = 0;
         for _ in 0..random.below(80) {
-            match random.below(10) {
+            match random.below(11) {
                 0..=5 => {
                     let (at, record) = (log.next(), self.record(random));
                     match log.submit(at, &record) {
@@ -102,6 +102,12 @@ impl Model {
                     }
                 }
                 8 => log.maintain(),
+                9 if unanswered == 0 => {
+                    if log.end().is_err() {
+                        return;
+                    }
+                    self.durable = log.next();
+                }
                 _ => {
                     let span = log.next().0 - log.first().0;
                     let to = Position(log.first().0 + random.below(span + 1));
@@ -158,6 +164,17 @@ fn without_a_sync_what_survives_is_a_prefix_that_holds_what_was_synced() {
         let interval = with_sync(SyncPolicy::Interval(Duration::ZERO));
         live(seed, &interval).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+#[test]
+fn an_end_that_is_believed_after_a_crash_is_found() {
+    let faulty = FileLogOptions { fault_keep_end: true, ..small() };
+    let refused = |seed| live(seed, &faulty).is_err_and(|error| error.contains("last stopped"));
+    let found = (0..SEEDS).filter(|seed| refused(*seed)).count();
+    assert!(
+        found > 0,
+        "no crash of {SEEDS} seeds was behind an end: the tests above prove nothing"
+    );
 }
 
 #[test]

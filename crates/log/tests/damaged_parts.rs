@@ -90,7 +90,8 @@ fn damaged(log: &FileLog) -> Vec<u64> {
 
 fn report(disk: &SimDisk, repair: bool) -> VerifyReport {
     let mut handed = Vec::new();
-    let report = verify_with(disk, repair, parts_of, &mut |stored| handed.push(stored));
+    let report =
+        verify_with(disk, repair, parts_of, &mut |stored| handed.push(stored), &mut |_| {});
     let damaged: Vec<_> = handed.iter().filter(|s| s.damaged).map(|s| s.position).collect();
     let answer: Vec<_> = report.damaged_parts.iter().map(|record| record.position).collect();
     assert_eq!(damaged, answer);

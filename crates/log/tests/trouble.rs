@@ -32,6 +32,7 @@ fn a_batch_costs_one_write_and_one_sync() {
         FileLogOptions { segment_bytes: 1024 * 1024, ..small() },
     )
     .expect("an empty folder");
+    append_numbered(&log, 1, 100);
     for batch in 1..50 {
         let before = disk.operations();
         for _ in 0..batch {
@@ -363,6 +364,9 @@ impl Disk for SlowDisk {
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
+    }
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()> {
+        self.disk.move_aside(from, folder, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
         self.disk.remove(name)

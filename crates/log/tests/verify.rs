@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use spindle_log::{
     Log, OpenError, Position,
     disk::Disk,
     no_parts,
-    verify::{verify, verify_with},
+    verify::{Dropped, verify, verify_with},
 };
 use spindle_testkit::disk::SimDisk;
 
@@ -44,12 +46,17 @@ fn a_torn_tail_is_shown_and_is_no_damage() {
     let last = segments(&disk).pop().expect("a segment");
     let end = used_bytes(&disk, &last);
     disk.flip_bit(&last, end - 1, 2);
-    let report = verify(&disk, false);
+    let mut dropped = Vec::new();
+    let report = verify_with(&disk, false, no_parts, &mut |_| {}, &mut |it| dropped.push(it));
     assert!(report.is_sound());
     assert_eq!(report.next, Position(99));
     let tail = report.tail.expect("a tail");
     assert_eq!((tail.file, tail.position), (last, Position(99)));
-    assert_eq!(tail.offset, end as u64 - 140);
+    assert_eq!((tail.offset, tail.bytes, tail.whole_records), (end as u64 - 140, 140, 0));
+    assert!(matches!(
+        dropped[..],
+        [Dropped::Unreadable { from: Position(99), to: Some(Position(100)) }]
+    ));
 }
 
 #[test]
@@ -59,6 +66,11 @@ fn a_repair_cuts_at_the_damage_and_saves_the_rest() {
     let bad = names[1].clone();
     let original = disk.contents(&bad).expect("there");
     disk.flip_bit(&bad, 64 + 144 * 3 + 60, 2);
+    let before: BTreeMap<_, _> = disk
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), disk.contents(&name).expect("there")))
+        .collect();
     let damaged_bytes = disk.contents(&bad).expect("there");
     let report = verify(&disk, false);
     assert!(!report.is_sound());
@@ -70,13 +82,17 @@ fn a_repair_cuts_at_the_damage_and_saves_the_rest() {
     assert!(matches!(try_open(&disk), Err(OpenError::Corrupt { .. })), "it changed nothing");
 
     let repair = verify(&disk, true).repair.expect("repaired");
-    assert_eq!(repair.saved.len(), names.len() - 1);
-    let saved = disk.contents(&format!("{bad}.damaged")).expect("saved");
-    assert_eq!(saved, damaged_bytes[64 + 144 * 3..]);
+    assert_eq!(repair.saved.len(), names.len(), "the cut segment, those behind it and the bounds");
+    assert_eq!(repair.folder, "repair-1");
+    for name in &names[1..] {
+        let saved = disk.contents(&format!("repair-1/{name}")).expect("saved");
+        assert_eq!(saved, if *name == bad { damaged_bytes.clone() } else { before[name].clone() });
+    }
+    assert_eq!(disk.contents("repair-1/bounds").as_ref(), before.get("bounds"));
     assert_eq!(disk.contents(&bad).expect("there")[..64 + 144 * 3], original[..64 + 144 * 3]);
     let report = verify(&disk, false);
     assert!(report.is_sound() && report.tail.is_none());
-    assert_eq!(report.saved_earlier, repair.saved);
+    assert_eq!(report.saved_earlier, ["repair-1"]);
     check_numbered(&open(&disk), 0, position, 100);
 }
 
@@ -87,7 +103,8 @@ fn the_records_handed_over_are_those_a_repair_keeps() {
     disk.flip_bit(&names[1], 64 + 144 * 3 + 60, 2);
     for repair in [false, true, false] {
         let mut seen = Vec::new();
-        let report = verify_with(&disk, repair, no_parts, &mut |stored| seen.push(stored));
+        let report =
+            verify_with(&disk, repair, no_parts, &mut |stored| seen.push(stored), &mut |_| {});
         assert_eq!(seen.len() as u64, report.records);
         for (at, stored) in seen.iter().enumerate() {
             let expected = numbered(Position(at as u64), 100);
@@ -135,6 +152,8 @@ fn a_repair_that_a_crash_interrupts_can_be_run_again() {
         let disk = folder();
         let names = segments(&disk);
         disk.flip_bit(&names[1], 64 + 144 * 3 + 60, 2);
+        let before: BTreeMap<_, _> =
+            files(&disk).into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).collect();
         let position = verify(&disk, false).damage.expect("damage").position;
         disk.cut_power_after(operations);
         let report = verify(&disk, true);
@@ -146,9 +165,18 @@ fn a_repair_that_a_crash_interrupts_can_be_run_again() {
         assert_eq!(report.damage.is_none(), report.repair.is_none());
         assert!(!finished || report.damage.is_none(), "a finished repair did not last");
         check_numbered(&open(&disk), 0, position.0, 100);
-        let aside = format!("{}.damaged", names[1]);
-        let saved = disk.names().iter().filter(|name| name.starts_with(&names[1])).count();
-        assert!(saved >= 2, "{aside} is missing after {operations} operations");
+        let originals: Vec<_> =
+            disk.names().iter().filter(|name| name.starts_with("repair-")).cloned().collect();
+        for name in &names[1..] {
+            let kept = originals.iter().find(|kept| kept.ends_with(name));
+            let kept =
+                kept.unwrap_or_else(|| panic!("{name} is gone after {operations} operations"));
+            assert_eq!(
+                disk.contents(kept).as_ref(),
+                before.get(name),
+                "{name} after {operations} operations"
+            );
+        }
     }
 }
 

@@ -116,7 +116,7 @@ pub struct VerifyArgs {
     /// The data folder, or a backup
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// Cut the log at the first damage; what is cut off is saved beside it
+    /// Cut the log at the first damage; all files are kept as they were in a folder inside
     #[arg(long)]
     pub repair: bool,
     /// Print one JSON object

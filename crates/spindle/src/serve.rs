@@ -17,9 +17,9 @@ use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
-use spindle_engine::{Door, Each, Engine, Options, StartError, SystemClock, record};
+use spindle_engine::{Door, Each, Engine, Failure, Options, StartError, SystemClock, record};
 use spindle_gearman::GearmanDoor;
-use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
+use spindle_log::{FileLog, FileLogOptions, Log, LogError, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
 use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
@@ -71,6 +71,7 @@ fn start_engine(
             ..defaults.defaults
         },
         copied: Some(Origin::Jobq),
+        away_max_ms: u64::try_from(config.away_max.as_millis()).unwrap_or(u64::MAX),
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
@@ -83,7 +84,7 @@ fn start_engine(
     };
     let spawned = engine.spawn(move |failure| {
         // Nobody listens when the server is ending anyway.
-        let _ = events.send(Event::LogFailed(failure.to_string()));
+        let _ = events.send(Event::LogFailed(log_failure(&failure)));
     });
     spawned.context("cannot start threads")?;
     let mut doors = SessionDoors::new();
@@ -342,7 +343,7 @@ fn wait_for_end(
         }
         Ok(Event::LogFailed(reason)) => {
             server.abort();
-            Err(log_failed(&reason))
+            Err(anyhow!(reason))
         }
         // Whoever could end the server is gone, which is no reason to serve on unseen.
         Ok(Event::Closed | Event::Reload) | Err(_) => {
@@ -378,7 +379,7 @@ fn close_connections(
         (in_time, watcher.join())
     });
     match failed {
-        Ok(Some(reason)) => return Err(log_failed(&reason)),
+        Ok(Some(reason)) => return Err(anyhow!(reason)),
         Ok(None) => {}
         Err(_) => return Err(anyhow!("the thread that watches the log panicked")),
     }
@@ -388,11 +389,19 @@ fn close_connections(
     Ok(())
 }
 
-fn log_failed(reason: &str) -> anyhow::Error {
-    anyhow!(
-        "the log failed: {reason}; what was acknowledged is on disk; see to the disk and start \
-         again (`spindle verify` tells whether the folder is sound)"
-    )
+/// Why the log takes nothing more, and what to do.
+fn log_failure(failure: &Failure) -> String {
+    let advice = match failure {
+        Failure::Log(LogError::FolderLost { .. }) => {
+            "what was acknowledged is in the folder that was taken away; bring it back, or see which \
+             server works on it now, before you start again"
+        }
+        _ => {
+            "what was acknowledged is on disk; see to the disk and start again (`spindle verify` says \
+             whether the folder is sound)"
+        }
+    };
+    format!("the log failed: {failure}; {advice}")
 }
 
 /// Tells systemd, when it wants to know.

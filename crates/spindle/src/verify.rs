@@ -1,6 +1,8 @@
 //! `spindle verify`: whether a data folder is sound, what is in it, and where it is not.
 
-use std::io;
+mod dropped;
+
+use std::{cell::RefCell, io};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -12,9 +14,10 @@ use spindle_engine::{
 use spindle_log::{
     OpenError, Position, Stored,
     disk::RealDisk,
-    verify::{Place, VerifyReport, verify_with},
+    verify::{Dropped, Place, TornTail, VerifyReport, verify_with},
 };
 
+use self::dropped::DroppedRecords;
 use crate::{
     backup,
     cli::{JobStatus, VerifyArgs},
@@ -30,8 +33,10 @@ pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
     let message = || format!("cannot read the folder {}", args.folder.display());
     let disk = RealDisk::open(&args.folder).with_context(message)?;
     let mut contents = Contents::new();
-    let each = &mut |stored| contents.add(stored);
-    let report = verify_with(&disk, args.repair, checked_parts, each);
+    let contents_too = RefCell::new(&mut contents);
+    let each = &mut |stored| contents_too.borrow_mut().add(stored);
+    let dropped = &mut |record| contents_too.borrow_mut().drop(record);
+    let report = verify_with(&disk, args.repair, checked_parts, each, dropped);
     let verdict = Verdict::of(&report);
     let mut out = io::stdout().lock();
     if args.json {
@@ -49,13 +54,15 @@ pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
 /// What the sound records come to.
 struct Contents {
     survey: Survey,
+    dropped: DroppedRecords,
     /// The first record that cannot be folded.
     unreadable: Option<(Position, RecordError)>,
 }
 
 impl Contents {
     fn new() -> Self {
-        Self { survey: Survey::new(&Options::default()), unreadable: None }
+        let survey = Survey::new(&Options::default());
+        Self { survey, dropped: DroppedRecords::default(), unreadable: None }
     }
 
     fn add(&mut self, stored: Stored) {
@@ -64,6 +71,10 @@ impl Contents {
             let folded = self.survey.record(stored);
             self.unreadable = folded.err().map(|error| (position, error));
         }
+    }
+
+    fn drop(&mut self, record: Dropped) {
+        self.dropped.add(record, &mut self.survey);
     }
 
     /// The counts, if every record was folded and there was one.
@@ -148,6 +159,8 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     row("first", report.first.to_string());
     row("next", report.next.to_string());
     row("bytes", report.bytes.to_string());
+    let ended = if report.ended_in_order { "in order" } else { "by a crash, or not known" };
+    row("ended", ended.to_owned());
     if let Some((position, error)) = &contents.unreadable {
         row("unreadable", format!("record {position}: {error}"));
     }
@@ -170,8 +183,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
         row("damaged-job", format!("{}: {}", job.id, fate(&job)));
     }
     if let Some(tail) = &report.tail {
-        let text = "an unfinished write that was never acknowledged; the next start removes it";
-        row("tail", format!("{} from byte {}: {text}", tail.file, tail.offset));
+        row("tail", tail_text(tail));
     }
     if let Some(damage) = &report.damage {
         let (file, offset, position) = (&damage.file, damage.offset, damage.position);
@@ -181,8 +193,10 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
             row("behind", format!("{file} cannot follow the records before the damage"));
         }
     }
-    for file in report.repair.iter().flat_map(|repair| &repair.saved) {
-        row("saved", file.clone());
+    if let Some(repair) = &report.repair {
+        for file in &repair.saved {
+            row("saved", format!("{}/{file}", repair.folder));
+        }
     }
     for file in &report.saved_earlier {
         row("saved-earlier", file.clone());
@@ -190,15 +204,27 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     for file in &report.foreign {
         row("foreign", format!("{file} is no part of a log"));
     }
+    contents.dropped.rows(&mut rows);
+    let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
     if verdict == Verdict::Damaged {
-        let what = "keeps the records before the damage and saves the rest beside them";
-        row("advice", format!("copy the folder, then: spindle verify --repair ({what})"));
+        let what =
+            "goes on without the dropped records and keeps all files in a folder of their own";
+        let files = "bring the files back from a backup if you have one, else";
+        row("advice", format!("{files}: spindle verify --repair ({what})"));
     }
     if verdict == Verdict::PayloadsDamaged {
         let what = "jobs whose payload is damaged will be dead, all else is served";
         row("advice", format!("copy the folder, then start the server on it: {what}"));
     }
     rows
+}
+
+fn tail_text(tail: &TornTail) -> String {
+    let TornTail { file, offset, bytes, whole_records, .. } = tail;
+    let text = "that a server had not finished writing; the next start removes them";
+    format!(
+        "{file} from byte {offset}: {bytes} bytes, {whole_records} whole records in them, {text}"
+    )
 }
 
 /// What becomes of a job whose bytes are damaged.
@@ -286,10 +312,19 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "bytes": report.bytes,
         "unreadable": unreadable,
         "contents": counts,
-        "tail": report.tail.as_ref().map(place),
+        "ended_in_order": report.ended_in_order,
+        "tail": report.tail.as_ref().map(|tail| json!({
+            "file": tail.file,
+            "offset": tail.offset,
+            "position": tail.position.0,
+            "bytes": tail.bytes,
+            "whole_records": tail.whole_records,
+        })),
+        "dropped": contents.dropped.json(),
         "damage": damage,
         "damaged_records": report.damaged_parts.iter().map(place).collect::<Vec<_>>(),
         "damaged_jobs": damaged_jobs,
+        "saved_in": report.repair.as_ref().map(|repair| &repair.folder),
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,
         "foreign": report.foreign,

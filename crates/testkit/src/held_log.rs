@@ -61,6 +61,14 @@ impl Log for HeldLog {
         self.log.trim_before(position)
     }
 
+    fn check(&self) -> Result<(), LogError> {
+        self.log.check()
+    }
+
+    fn end(&self) -> Result<(), LogError> {
+        self.log.end()
+    }
+
     fn record_bytes_max(&self) -> u32 {
         self.log.record_bytes_max()
     }

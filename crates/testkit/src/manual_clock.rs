@@ -1,37 +1,49 @@
 //! A clock that a test moves.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use spindle_engine::Clock;
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until it is moved. The wall clock agrees with it unless a test says otherwise.
 #[derive(Debug, Default)]
-pub struct ManualClock(AtomicU64);
+pub struct ManualClock {
+    now_ms: AtomicU64,
+    wall_ahead_ms: AtomicI64,
+}
 
 impl ManualClock {
     /// Starts at this time.
     pub fn new(now_ms: u64) -> ManualClock {
-        ManualClock(AtomicU64::new(now_ms))
+        ManualClock { now_ms: AtomicU64::new(now_ms), wall_ahead_ms: AtomicI64::new(0) }
     }
 
     /// Lets time pass.
     pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock so far ahead of this one (negative: behind).
+    pub fn set_wall_ahead(&self, ms: i64) {
+        self.wall_ahead_ms.store(ms, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.now_ms.load(Ordering::SeqCst)
     }
 
     fn start_from(&self, last_ms: u64) {
-        self.0.fetch_max(last_ms, Ordering::SeqCst);
+        self.now_ms.fetch_max(last_ms, Ordering::SeqCst);
     }
 
     fn wall_ahead_ms(&self) -> i64 {
-        0
+        self.wall_ahead_ms.load(Ordering::SeqCst)
     }
 
-    fn accept_wall(&self) {}
+    fn accept_wall(&self) {
+        let ahead_ms = self.wall_ahead_ms().max(0);
+        self.now_ms.fetch_add(ahead_ms.unsigned_abs(), Ordering::SeqCst);
+        self.wall_ahead_ms.fetch_sub(ahead_ms, Ordering::SeqCst);
+    }
 }

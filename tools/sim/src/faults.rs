@@ -25,6 +25,8 @@ pub enum FaultName {
     JoinAnsweredEarly,
     /// The folder of the log is never synced: a crash may take new files.
     FolderNotSynced,
+    /// That the log has ended is believed after a crash, however it went on meanwhile.
+    EndBelieved,
     /// Any lease token is taken for the live one.
     TokenUnchecked,
     /// A start forgets which keys are taken.
@@ -59,6 +61,7 @@ pub struct Planted {
     pub(crate) engine: Faults,
     pub(crate) ghost_frame: bool,
     pub(crate) folder_not_synced: bool,
+    pub(crate) end_believed: bool,
     /// In the door, not in the engine: it does not wait for the gate it was given.
     pub(crate) join_answered_early: bool,
 }
@@ -79,6 +82,7 @@ impl Planted {
             FaultName::UnmatchedLeased => core.unmatched_leased = true,
             FaultName::JoinAnsweredEarly => planted.join_answered_early = true,
             FaultName::FolderNotSynced => planted.folder_not_synced = true,
+            FaultName::EndBelieved => planted.end_believed = true,
             FaultName::TokenUnchecked => core.token_unchecked = true,
             FaultName::KeysForgotten => planted.engine.keys_forgotten = true,
             FaultName::ExpiryForgotten => planted.engine.expiry_forgotten = true,

@@ -47,6 +47,7 @@ planted! {
     a_lease_of_a_job_that_is_still_to_be_matched_is_found UnmatchedLeased,
     a_join_answered_before_its_job_is_logged_is_found JoinAnsweredEarly,
     a_folder_that_is_never_synced_is_found FolderNotSynced,
+    an_end_that_is_believed_after_a_crash_is_found EndBelieved,
     a_token_that_nobody_checks_is_found TokenUnchecked,
     keys_that_a_start_forgets_are_found KeysForgotten,
     ttls_that_a_start_forgets_are_found ExpiryForgotten,

@@ -17,4 +17,4 @@ pub(crate) use jobs::retried;
 pub use jobs::{JobProgress, JobRef};
 pub use queues::{QueueLine, QueueView};
 pub use scan::{JobLine, ScanPage, ScannedJob};
-pub use survey::{Counts, Survey};
+pub use survey::{Counts, EventSummary, Survey};

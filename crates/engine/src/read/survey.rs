@@ -1,6 +1,9 @@
 //! What a log comes to, for people: its records folded without a server.
 
-use spindle_core::{Place, State, Status};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spindle_core::{Event, JobId, Place, State, Status};
 use spindle_log::Stored;
 
 use crate::commit::record::{RecordError, RecordReader};
@@ -15,6 +18,19 @@ pub struct Survey {
     damage: DamageFinder,
     oldest_ms: Option<u64>,
     newest_ms: Option<u64>,
+    /// The queues of jobs in records that were not folded.
+    queues_beside: BTreeMap<JobId, Bytes>,
+}
+
+/// What an event says, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventSummary {
+    /// Its name.
+    pub event: &'static str,
+    /// The jobs it is about.
+    pub jobs: Vec<JobId>,
+    /// Their queue, as far as it is known, or the queue it is about.
+    pub queue: Option<Bytes>,
 }
 
 /// What there is.
@@ -38,7 +54,13 @@ impl Survey {
     /// Nothing yet.
     pub fn new(options: &Options) -> Survey {
         let state = State::new(options.seed, options.defaults.clone());
-        Survey { state, damage: DamageFinder::default(), oldest_ms: None, newest_ms: None }
+        Survey {
+            state,
+            damage: DamageFinder::default(),
+            oldest_ms: None,
+            newest_ms: None,
+            queues_beside: BTreeMap::new(),
+        }
     }
 
     /// Folds the next record. After an error the survey is of no more use: a part of the record may
@@ -57,6 +79,37 @@ impl Survey {
         self.oldest_ms.get_or_insert(now_ms);
         self.newest_ms = Some(now_ms);
         Ok(())
+    }
+
+    /// What a record says that is not to be folded. Such records come in their order, behind those that are.
+    pub fn summaries(&mut self, stored: Stored) -> Result<Vec<EventSummary>, RecordError> {
+        let mut summaries = Vec::new();
+        RecordReader::new(stored.bytes)?.for_each_event(|event, _| {
+            summaries.push(self.summary(&event));
+            true
+        })?;
+        Ok(summaries)
+    }
+
+    fn summary(&mut self, event: &Event) -> EventSummary {
+        let named = match event {
+            Event::QueueSet(set) => Some(set.name.clone()),
+            Event::Edited(edited) => edited.queue.clone(),
+            _ => event.image().map(|image| image.queue.clone()),
+        };
+        let jobs = jobs_of(event);
+        if let (&[id], Some(queue)) = (&jobs[..], &named) {
+            self.queues_beside.insert(id, queue.clone());
+        }
+        let queue = named.or_else(|| self.queue_of(*jobs.first()?));
+        EventSummary { event: event.name(), jobs, queue }
+    }
+
+    fn queue_of(&self, id: JobId) -> Option<Bytes> {
+        let beside = self.queues_beside.get(&id).cloned();
+        beside.or_else(|| {
+            self.state.job(id).and_then(|job| Some(self.state.queue_of(&job)?.name().clone()))
+        })
     }
 
     /// The jobs whose bytes are damaged, by their numbers.
@@ -81,4 +134,24 @@ impl Survey {
             epoch: self.state.server().epoch,
         }
     }
+}
+
+fn jobs_of(event: &Event) -> Vec<JobId> {
+    let id = match event {
+        Event::Gone(gone) => return gone.ids.iter().copied().map(JobId).collect(),
+        Event::Leased(leased) => leased.id,
+        Event::Extended(extended) => extended.id,
+        Event::Requeued(requeued) => requeued.id,
+        Event::Edited(edited) => edited.id,
+        Event::ResultRead(read) => read.id,
+        Event::StateSet(set) => set.id,
+        Event::Relabelled(relabelled) => relabelled.id,
+        Event::Ready(ready) => ready.id,
+        Event::PageMoved(moved) => moved.id,
+        _ => match event.image() {
+            Some(image) => image.id,
+            None => return Vec::new(),
+        },
+    };
+    vec![JobId(id)]
 }

@@ -2,11 +2,13 @@
 //! clock moves when a test says so.
 
 mod batch;
+mod clock;
 mod commits;
 mod compaction;
 mod constraints;
 mod ends;
 mod feed;
+mod folder;
 mod full_disk;
 mod harness;
 mod ids;

@@ -5,6 +5,7 @@
 //! says. Code above this seam must survive both.
 
 mod direct;
+mod held;
 mod real;
 
 use std::{io, sync::Arc};
@@ -20,7 +21,8 @@ pub trait Disk: Send + Sync + 'static {
     /// The folder as a person would name it.
     fn folder(&self) -> String;
 
-    /// Takes the folder for this process until the returned guard is dropped.
+    /// Takes the folder for this process until the returned guard is dropped. Nothing at the folder's path is touched
+    /// by the other methods once that path leads to another folder.
     fn lock(&self) -> Result<FolderLock, LockError>;
 
     /// The names of all files in the folder, in no particular order.
@@ -35,6 +37,10 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Gives a file another name, which is not taken. Durable after `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Moves a file into a folder inside this one, which is made when it is missing, under a name that is not taken
+    /// there. All of that is durable then.
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()>;
 
     /// Removes a name. Durable after `sync_folder`; open handles stay good.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -100,13 +106,27 @@ fn write_zeros(file: &(impl DiskFile + ?Sized), offset: u64, len: u64) -> io::Re
 
 /// Holds a folder until it is dropped.
 pub struct FolderLock {
-    _held: Box<dyn Send + Sync>,
+    held: Box<dyn Hold>,
+}
+
+/// What holds a folder, and releases it when it is dropped.
+pub trait Hold: Send + Sync + 'static {
+    /// Whether the folder at the path is still the one that is held, and its lock file the one that is locked. If not,
+    /// another process may have that folder, or this one's files may be gone: an error that says what has changed.
+    ///
+    /// It is asked before each acknowledgement, so it takes about a microsecond.
+    fn check(&self) -> io::Result<()>;
 }
 
 impl FolderLock {
     /// A lock that dropping `held` releases.
-    pub fn new(held: impl Send + Sync + 'static) -> Self {
-        Self { _held: Box::new(held) }
+    pub fn new(held: impl Hold) -> Self {
+        Self { held: Box::new(held) }
+    }
+
+    /// As [`Hold::check`].
+    pub fn check(&self) -> io::Result<()> {
+        self.held.check()
     }
 }
 

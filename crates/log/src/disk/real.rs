@@ -1,30 +1,32 @@
 //! A folder of the file system, by plain blocking system calls.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File},
     hash::{BuildHasher, Hasher, RandomState},
-    io::{self, Read},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    io,
+    os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
-    process,
     sync::{Arc, OnceLock},
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{FallocateFlags, Flock, FlockArg, fallocate},
+    fcntl::{FallocateFlags, OFlag, fallocate, openat, renameat},
+    sys::stat::{Mode, mkdirat},
+    unistd::{UnlinkatFlags, unlinkat},
 };
 
-use super::{Disk, DiskFile, FolderLock, LOCK_FILE, LockError, direct::DirectFile, write_zeros};
+use super::{
+    Disk, DiskFile, FolderLock, LockError, direct::DirectFile, held::HeldFolder, write_zeros,
+};
 
 /// Jobs may hold secrets: only the server's own user reads them.
-const FILE_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// A directory.
+/// A directory. Its files are named relative to the directory that was opened, whatever stands at the path later.
 pub struct RealDisk {
     path: PathBuf,
-    /// Kept open to sync the directory with one call.
     folder: File,
     /// Whether segments are filled, appended to and read once past the page cache.
     direct: bool,
@@ -64,6 +66,12 @@ impl RealDisk {
     pub fn with_direct_access(self, direct: bool) -> Self {
         Self { direct, ..self }
     }
+
+    fn file(&self, name: &str, flags: OFlag) -> io::Result<Arc<dyn DiskFile>> {
+        let mode = Mode::from_bits_truncate(FILE_MODE);
+        let file = openat(&self.folder, name, flags | OFlag::O_CLOEXEC, mode)?;
+        Ok(Arc::new(RealFile::new(file.into(), self.direct)))
+    }
 }
 
 /// A new directory's own name must survive a power cut too.
@@ -80,28 +88,7 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self) -> Result<FolderLock, LockError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(self.path.join(LOCK_FILE))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(held) => {
-                // The lock is the flock; the text only tells a person who has it.
-                held.set_len(0)?;
-                held.write_all_at(format!("{}\n", process::id()).as_bytes(), 0)?;
-                Ok(FolderLock::new(held))
-            }
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut text = String::new();
-                let pid =
-                    file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                Err(LockError::Held { pid })
-            }
-            Err((_, errno)) => Err(LockError::Failed(errno.into())),
-        }
+        HeldFolder::take(&self.folder, &self.path).map(FolderLock::new)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -113,26 +100,32 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(write).open(self.path.join(name))?;
-        Ok(Arc::new(RealFile::new(file, self.direct)))
+        self.file(name, if write { OFlag::O_RDWR } else { OFlag::O_RDONLY })
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(self.path.join(name))?;
-        Ok(Arc::new(RealFile::new(file, self.direct)))
+        self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        Ok(renameat(&self.folder, from, &self.folder, to)?)
+    }
+
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()> {
+        match mkdirat(&self.folder, folder, Mode::from_bits_truncate(FOLDER_MODE)) {
+            Ok(()) => self.sync_folder()?,
+            Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let aside = File::from(openat(&self.folder, folder, flags, Mode::empty())?);
+        renameat(&self.folder, from, &aside, to)?;
+        aside.sync_all()?;
+        self.sync_folder()
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        Ok(unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     fn sync_folder(&self) -> io::Result<()> {

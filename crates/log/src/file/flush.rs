@@ -1,6 +1,9 @@
 //! Writes what was submitted, makes it as durable as the policy says, and publishes it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use super::{
     SyncPolicy,
@@ -12,6 +15,9 @@ use crate::{
     contract::{Ack, LogError, Position},
     folder::name_segment,
 };
+
+/// Where records are acknowledged before they are synced, the folder is looked at this often.
+const LOOK_AT_FOLDER: Duration = Duration::from_millis(10);
 
 impl Shared {
     pub(super) fn next_ack(&self) -> Ack {
@@ -36,6 +42,7 @@ impl Shared {
     }
 
     fn write_out(&self, flush: &mut Flush, mut run: Run) -> Result<(), LogError> {
+        self.go_on(flush)?;
         if let Some(opening) = run.opening.take() {
             self.open_next(flush, opening)?;
         }
@@ -52,6 +59,11 @@ impl Shared {
                 .write_at(&run.bytes, start)
                 .map_err(|error| self.poison_with("write", &open.name, error))?;
             flush.unsynced = true;
+        }
+        // Without a sync the look at the folder would be half of what a commit costs.
+        if self.options.sync == SyncPolicy::Always || flush.looked_at.elapsed() > LOOK_AT_FOLDER {
+            self.check_folder()?;
+            flush.looked_at = Instant::now();
         }
         open.publish(&run.spots, end);
         self.positions.kept_bytes.fetch_add(run.bytes.len() as u64, Ordering::Relaxed);
@@ -70,12 +82,18 @@ impl Shared {
             flush.unsynced = false;
         }
         flush.open.close();
+        self.check_folder()?;
         let Opening { spare, header } = opening;
         let name = name_segment(&*self.disk, &*spare.file, &spare.name, header)
             .map_err(|(operation, error)| self.poison_with(operation, &spare.name, error))?;
         let segment = Segment::new(header.first, name, spare.file, spare.capacity, header.salt);
         flush.open = Arc::new(segment);
         self.segments.write().push_back(flush.open.clone());
+        let (newest, reached) = (header.first, self.synced());
+        self.change_bounds(|bounds| {
+            bounds.newest = newest;
+            bounds.reach(reached);
+        })?;
         if !self.options.background {
             self.spares.prepare_if_short(&*self.disk);
         }

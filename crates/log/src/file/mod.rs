@@ -70,6 +70,10 @@ pub struct FileLogOptions {
     /// each other. A fault for the simulator to find; never set it.
     #[doc(hidden)]
     pub fault_skip_tail_zeroing: bool,
+    /// Leaves it noted that the log has ended when it goes on: after a crash that is believed. A fault for the
+    /// simulator to find; never set it.
+    #[doc(hidden)]
+    pub fault_keep_end: bool,
 }
 
 impl Default for FileLogOptions {
@@ -81,12 +85,13 @@ impl Default for FileLogOptions {
             background: true,
             parts_of: no_parts,
             fault_skip_tail_zeroing: false,
+            fault_keep_end: false,
         }
     }
 }
 
 /// A log in a folder. Dropping it syncs what was written and frees the folder; what was submitted
-/// and never acknowledged may be lost.
+/// and never acknowledged may be lost. That is no orderly end: [`Log::end`] is.
 pub struct FileLog {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -195,6 +200,17 @@ impl Log for FileLog {
 
     fn trim_before(&self, position: Position) -> Result<(), LogError> {
         self.shared.trim_before(position)
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        match self.shared.poison() {
+            Some(error) => Err(error.clone()),
+            None => self.shared.check_folder(),
+        }
+    }
+
+    fn end(&self) -> Result<(), LogError> {
+        self.shared.end()
     }
 
     fn record_bytes_max(&self) -> u32 {

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -12,14 +13,16 @@ use super::{
     FileLogOptions,
     segment::Segment,
     shared::{Flush, Positions, Shared},
-    spares::{Spare, Spares},
+    spares::{Spare, Spares, is_full},
     tail::Tail,
 };
 use crate::{
+    bounds::{BOUNDS_FILE, Bounds, BoundsFile},
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, begin_segment, file_kind, read_in_steps, zero},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
+    salvage::{TornTail, torn_tail},
     survey::{DamagedFrame, Manner, Survey, Surveyed, survey},
 };
 
@@ -75,14 +78,20 @@ pub(super) fn open(
             tracing::error!(file, offset, %position, "bytes in a record are damaged, its rest is sound");
         }
     }
-    for name in &found.fillings {
+    for name in &found.trimmed {
+        tracing::info!(file = name, "removed what a crash had left of a trim");
+    }
+    for name in found.fillings.iter().chain(&found.trimmed) {
         folder.remove(name).map_err(OpenError::failed(folder, "remove", name))?;
     }
     let spares = take_spares(folder, &found, &sizes)?;
     if found.segments.is_empty() {
         found.segments.push(first_segment(folder, &sizes)?);
     }
-    cut_tail_and_sync(folder, &found.segments, !options.fault_skip_tail_zeroing)?;
+    cut_tail_and_sync(folder, &found, !options.fault_skip_tail_zeroing)?;
+    if found.bounds.is_none() {
+        found.bounds = begin_bounds(folder, &found.segments)?;
+    }
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
         shared.spares.prepare_if_short(&*shared.disk);
@@ -95,7 +104,7 @@ fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
     let mut foreign = Vec::new();
     for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
         match file_kind(&name) {
-            FileKind::Segment(_) => return Ok(()),
+            FileKind::Segment(_) | FileKind::Bounds => return Ok(()),
             FileKind::Foreign if name != "lost+found" => foreign.push(name),
             _ => {}
         }
@@ -121,6 +130,22 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
         ends_in_zeros: true,
         damaged: Vec::new(),
     })
+}
+
+/// Notes for the first time where the log must begin and end: it is new, or an older release wrote it. On a full disk
+/// that has to wait for another start; the log goes on as that release would.
+fn begin_bounds(disk: &dyn Disk, segments: &[Surveyed]) -> Result<Option<BoundsFile>, OpenError> {
+    let (Some(oldest), Some(newest)) = (segments.first(), segments.last()) else { return Ok(None) };
+    let (first, reached) = (oldest.header.first, newest.next());
+    let bounds = Bounds { first, newest: newest.header.first, reached, end: None };
+    match BoundsFile::create(disk, bounds) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if is_full(&error) => {
+            tracing::warn!(%error, "no room for the file {BOUNDS_FILE}: a lost segment would not be missed");
+            Ok(None)
+        }
+        Err(error) => Err(OpenError::failed(disk, "create", BOUNDS_FILE)(error)),
+    }
 }
 
 /// Spares of earlier runs that still have a fitting size; removes the others.
@@ -151,23 +176,20 @@ fn take_spares(
 /// come back when the log has grown up to it. Until the zeros are durable nothing is appended. And
 /// what was written but not synced when a process died is read now and shown to clients, so a power
 /// cut must not take it back.
-fn cut_tail_and_sync(
-    disk: &dyn Disk,
-    segments: &[Surveyed],
-    zero_tail: bool,
-) -> Result<(), OpenError> {
+fn cut_tail_and_sync(disk: &dyn Disk, found: &Survey, zero_tail: bool) -> Result<(), OpenError> {
+    let segments = &found.segments;
     if let Some(last) = segments.last()
         && zero_tail
         && !last.ends_in_zeros
     {
-        let cut = zero(&*last.file, (last.end, last.file_bytes)).map_err(OpenError::failed(
-            disk,
-            "cut the tail of",
-            &last.name,
-        ))?;
-        if cut {
-            let (file, position) = (&last.name, last.next());
-            tracing::info!(file, offset = last.end, %position, "cut an unfinished tail");
+        let failed = |operation| OpenError::failed(disk, operation, &last.name);
+        let tail = torn_tail(last, &mut |_| {}).map_err(failed("read"))?;
+        zero(&*last.file, (last.end, last.file_bytes)).map_err(failed("cut the tail of"))?;
+        if let Some(TornTail { file, offset, position, bytes, whole_records }) = tail {
+            tracing::warn!(
+                file, offset, bytes, whole_records, %position,
+                "the server before this one was not stopped in order: cut what it had not finished writing"
+            );
         }
     }
     if let Some(last) = segments.last() {
@@ -199,6 +221,7 @@ fn assemble(
     (spares, next_number): (Vec<Spare>, u64),
     lock: crate::disk::FolderLock,
 ) -> Shared {
+    let ended = found.bounds.as_ref().is_some_and(|file| file.bounds.end.is_some());
     let mut segments = VecDeque::with_capacity(found.segments.len());
     let (mut next, mut last_crc) = (Position(0), 0);
     let mut kept_bytes = 0;
@@ -232,10 +255,17 @@ fn assemble(
         record_bytes_max: sizes.record_max,
         segments: RwLock::new(segments),
         tail: Mutex::new(tail),
-        flushing: Mutex::new(Flush { open, answered: next, unsynced: false }),
+        flushing: Mutex::new(Flush {
+            open,
+            answered: next,
+            unsynced: false,
+            ended,
+            looked_at: Instant::now(),
+        }),
         trimming: Mutex::new(()),
         syncing: Mutex::new(()),
         spares: Spares::new(spares, next_number, sizes.segment, sizes.segment_min),
+        bounds: Mutex::new(found.bounds),
         positions: Positions {
             first: AtomicU64::new(first.0),
             synced: AtomicU64::new(next.0),
@@ -244,6 +274,6 @@ fn assemble(
             kept_bytes: AtomicU64::new(kept_bytes),
         },
         poisoned: OnceLock::new(),
-        _lock: lock,
+        lock,
     }
 }

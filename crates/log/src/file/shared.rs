@@ -8,19 +8,21 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
 
 use super::{FileLogOptions, SyncPolicy, segment::Segment, spares::Spares, tail::Tail};
 use crate::{
+    bounds::{BOUNDS_FILE, Bounds, BoundsFile},
     contract::{LogError, Position},
     disk::{Disk, FolderLock},
     folder::OpenError,
 };
 
-/// Locks are taken in this order: `flushing`, `tail`, `trimming`, `syncing`, `segments`. None but
-/// `flushing` and `syncing` is held while the disk syncs, and readers take only `segments`.
+/// Locks are taken in this order: `flushing`, `tail`, `trimming`, `bounds`, `syncing`, `segments`. None but
+/// `flushing`, `bounds` and `syncing` is held while the disk syncs, and readers take only `segments`.
 pub(super) struct Shared {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) options: FileLogOptions,
@@ -33,9 +35,11 @@ pub(super) struct Shared {
     /// The kernel tells a failed sync to one caller only: the next one must find the log poisoned.
     pub(super) syncing: Mutex<()>,
     pub(super) spares: Spares,
+    /// Where the log must begin and end; none while the disk has no room for it.
+    pub(super) bounds: Mutex<Option<BoundsFile>>,
     pub(super) positions: Positions,
     pub(super) poisoned: OnceLock<LogError>,
-    pub(super) _lock: FolderLock,
+    pub(super) lock: FolderLock,
 }
 
 /// How far the flush is.
@@ -45,6 +49,10 @@ pub(super) struct Flush {
     pub(super) answered: Position,
     /// Whether the open segment has bytes that were not synced here.
     pub(super) unsynced: bool,
+    /// The bounds say that the log has ended: nothing is appended before they say otherwise.
+    pub(super) ended: bool,
+    /// When the folder was last found to be the log's own.
+    pub(super) looked_at: Instant,
 }
 
 /// Numbers that readers take without a lock.
@@ -95,6 +103,16 @@ impl Shared {
         self.poisoned.get_or_init(|| error).clone()
     }
 
+    /// Stops the log for good when the folder is not its own any more: what was written may be in no folder, or another
+    /// server may have this one. Asked before anything is acknowledged and before the names of files change.
+    pub(super) fn check_folder(&self) -> Result<(), LogError> {
+        let Err(error) = self.lock.check() else { return Ok(()) };
+        let folder = self.disk.folder();
+        tracing::error!(folder, %error, "the data folder was taken away: nothing more is acknowledged");
+        let error = LogError::FolderLost { folder, source: Arc::new(error) };
+        Err(self.poisoned.get_or_init(|| error).clone())
+    }
+
     /// Writes and syncs, unless an earlier failure made that a lie.
     pub(super) fn append_durably(
         &self,
@@ -140,6 +158,40 @@ impl Shared {
             }
             self.synced_upto(committed);
         }
+        Ok(())
+    }
+
+    /// Changes where the log must begin and end, durably.
+    pub(super) fn change_bounds(&self, change: impl FnOnce(&mut Bounds)) -> Result<(), LogError> {
+        let mut held = self.bounds.lock();
+        let Some(file) = &mut *held else { return Ok(()) };
+        let mut bounds = file.bounds;
+        change(&mut bounds);
+        file.change(bounds).map_err(|error| self.poison_with("write", BOUNDS_FILE, error))
+    }
+
+    /// Notes where the log ends, when all of it is durable and nothing waits to be written.
+    pub(super) fn end(&self) -> Result<(), LogError> {
+        let mut flush = self.flushing.lock();
+        self.sync_committed()?;
+        let (crc, is_whole) = {
+            let tail = self.tail.lock();
+            (tail.last_crc, tail.runs.is_empty())
+        };
+        if is_whole {
+            let end = self.committed();
+            self.change_bounds(|bounds| (bounds.reached, bounds.end) = (end, Some(crc)))?;
+            flush.ended = true;
+        }
+        Ok(())
+    }
+
+    /// The log goes on: from here on nobody may believe that it ended.
+    pub(super) fn go_on(&self, flush: &mut Flush) -> Result<(), LogError> {
+        if flush.ended && !self.options.fault_keep_end {
+            self.change_bounds(|bounds| bounds.end = None)?;
+        }
+        flush.ended = false;
         Ok(())
     }
 

@@ -18,15 +18,21 @@ impl Shared {
             return Err(error.clone());
         }
         let position = position.min(self.committed());
-        if self.oldest_below(position).is_some() {
-            // What replaces the dropped records must not be less durable than they were.
-            self.sync_committed()?;
-        }
+        let Some(first) = self.first_from(position) else { return Ok(()) };
+        self.check_folder()?;
+        // What replaces the dropped records must not be less durable than they were.
+        self.sync_committed()?;
+        // Before anything goes: a segment that is missing from here on is damage, and one that a crash leaves is not.
+        let reached = self.synced();
+        self.change_bounds(|bounds| {
+            bounds.first = first;
+            bounds.reach(reached);
+        })?;
         while let Some(end) = self.oldest_below(position) {
             let Some(segment) = self.take_oldest(end) else { break };
             let name = segment.name.clone();
-            // One folder sync for each: if the folder lost a later removal and kept an earlier
-            // one's, or the other way round, the log would have a hole.
+            // One folder sync for each: where the bounds could not be written, the log would have a hole if the folder
+            // lost a later removal and kept an earlier one's, or the other way round.
             let dropped = self.drop_file(segment).and_then(|spare| {
                 self.disk.sync_folder()?;
                 Ok(spare)
@@ -38,6 +44,17 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// The position that the log begins with after a trim to `position`, if that drops anything.
+    fn first_from(&self, position: Position) -> Option<Position> {
+        let segments = self.segments.read();
+        segments
+            .iter()
+            .skip(1)
+            .map(|segment| segment.first)
+            .take_while(|first| *first <= position)
+            .last()
     }
 
     /// The end of the oldest segment, if it ends at or below a position and is not the open one.

@@ -24,6 +24,8 @@ pub struct Config {
     pub sync: SyncPolicy,
     /// How long one file of the log is.
     pub segment_bytes: u64,
+    /// How long a server may have been away before its clock is doubted.
+    pub away_max: Duration,
     /// Payloads and results kept in memory.
     pub payload_memory_bytes: u64,
     /// Finished jobs kept; the oldest go first.
@@ -238,6 +240,13 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| {
             set(&mut config.segment_bytes, within(size(text), SEGMENT_BYTES, "use 64KiB to 2GiB"))
         }),
+    Setting::one("away-max", "TIME", "30d")
+        .help(
+            "At a start, believe the machine's clock if it is at most this much later than the last record of the log. \
+             If it is later, nothing is deleted for its TTL until somebody says that the clock is right \
+             (`spindle clock accept`).",
+        )
+        .apply(|config, text| set(&mut config.away_max, duration(text))),
     Setting::one("payload-memory", "SIZE", "64MiB")
         .help(
             "Keep at most this much of payloads and results in memory; the rest is read from the \

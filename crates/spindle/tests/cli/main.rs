@@ -58,6 +58,8 @@ mod readme;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod taken;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tls;

@@ -291,8 +291,29 @@ fn a_damaged_folder_is_refused_and_told_and_can_be_repaired() {
     assert_eq!((&report["verdict"], &report["sound"]), (&"damaged".into(), &false.into()));
     assert!(report["damage"]["offset"].as_u64().unwrap() > 0);
 
-    let repaired = spindle(&["verify", "--repair", &data]).unwrap();
-    assert!(stdout(&repaired).starts_with("verdict\trepaired\n"), "{}", stdout(&repaired));
+    let events =
+        report["dropped"].as_array().unwrap().iter().flat_map(|record| record["events"].as_array());
+    let submitted: Vec<_> =
+        events.flatten().filter(|event| event["event"] == "submitted").collect();
+    assert_eq!(submitted.len(), 1, "{submitted:?}");
+    assert_eq!(submitted[0]["queue"], "third");
+
+    let original = fs::read(segment(&data)).unwrap();
+    let repaired = stdout(&spindle(&["verify", "--repair", &data]).unwrap());
+    assert!(repaired.starts_with("verdict\trepaired\n"), "{repaired}");
+    assert!(
+        repaired.lines().any(
+            |line| line.starts_with("dropped\t") && line.ends_with("nothing of it can be read")
+        )
+    );
+    let job = format!("submitted job {} of third", submitted[0]["jobs"][0]);
+    assert!(
+        repaired.lines().any(|line| line.starts_with("dropped\t") && line.contains(&job)),
+        "{repaired}"
+    );
+    let name = segment(&data).file_name().unwrap().to_owned();
+    let kept = Path::new(&data).join("repair-1").join(name);
+    assert_eq!(fs::read(kept).unwrap(), original);
     let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "first\t1\t0\n");
 }

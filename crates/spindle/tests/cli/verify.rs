@@ -1,10 +1,12 @@
 //! `spindle verify`: what it says is in a folder.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use spindle_log::{Ack, FileLog, FileLogOptions, Log, Record};
 
 use crate::{
-    fake_workq::{spindle, stdout},
+    fake_workq::{spindle, stderr, stdout},
     serve::{damage, data, segment, serve},
 };
 
@@ -100,4 +102,73 @@ fn a_damaged_payload_is_told_and_costs_its_job_and_nothing_else() {
     let jobs = &report["contents"]["jobs"];
     assert_eq!((&jobs["done"], &jobs["dead"], &jobs["ready"]), (&json!(2), &json!(1), &json!(0)));
     assert_eq!(report["damaged_jobs"], json!([]));
+}
+
+/// Whatever is missing, the answer never is to take away what is left.
+#[test]
+fn a_server_refuses_a_folder_that_lost_its_beginning_or_its_end() {
+    for (lost, reason) in [
+        ("segment", "the oldest segment is missing"),
+        ("end", "records are missing at the end of the log"),
+        ("magic", "the file does not begin like a segment"),
+    ] {
+        let (_folder, data) = data();
+        let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+        served.spindle(&["add", "mail", "the last one"]).assert().success();
+        assert_eq!(served.end().code(), Some(0));
+        assert_eq!(object(&data, 0)["ended_in_order"], true);
+        let segment = segment(&data);
+        let mut bytes = fs::read(&segment).unwrap();
+        match lost {
+            "segment" => fs::remove_file(&segment).unwrap(),
+            "end" => {
+                let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+                bytes[end] ^= 1;
+                fs::write(&segment, bytes).unwrap();
+            }
+            _ => {
+                bytes[2] ^= 1;
+                fs::write(&segment, bytes).unwrap();
+            }
+        }
+        let output =
+            spindle(&["serve", "--workq", "127.0.0.1:0", "--data", &data]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(
+            said.contains(reason) && said.contains("spindle verify") && !said.contains("move it"),
+            "{said}"
+        );
+        let report = object(&data, 1);
+        assert_eq!(
+            (&report["verdict"], &report["damage"]["reason"]),
+            (&json!("damaged"), &json!(reason))
+        );
+        spindle(&["verify", "--repair", &data]).unwrap();
+        let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+        served.spindle(&["add", "mail", "another"]).assert().success();
+        assert_eq!(served.end().code(), Some(0));
+        assert_eq!(object(&data, 0)["saved_earlier"], json!(["repair-1"]));
+    }
+}
+
+#[test]
+fn a_cut_tail_is_reported_with_how_much_it_was() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["add", "mail", "x"]).assert().success();
+    served.kill();
+    let segment = segment(&data);
+    let mut bytes = fs::read(&segment).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let report = object(&data, 0);
+    let tail = &report["tail"];
+    assert!(tail["bytes"].as_u64().unwrap() > 40, "{tail}");
+    assert_eq!((&tail["whole_records"], &report["ended_in_order"]), (&json!(0), &json!(false)));
+    assert_eq!(report["dropped"][0]["unreadable_from"], report["next"]);
+    let rows = stdout(&spindle(&["verify", &data]).unwrap());
+    let row = format!("{} bytes, 0 whole records in them", tail["bytes"]);
+    assert!(rows.lines().any(|line| line.starts_with("tail\t") && line.contains(&row)), "{rows}");
 }

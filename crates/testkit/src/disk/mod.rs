@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use spindle_log::disk::{Disk, DiskFile, FolderLock, LockError};
+use spindle_log::disk::{Disk, DiskFile, FolderLock, Hold, LockError};
 
 use state::State;
 pub use state::{Fault, Operation};
@@ -43,6 +43,12 @@ impl SimDisk {
         state.boot += 1;
         state.locked = false;
         state.powered = true;
+    }
+
+    /// Puts another folder with the same files in the place of this one, as `mv` and `cp -r` do, or only another lock
+    /// file: whoever holds the folder has lost it.
+    pub fn take_away(&self) {
+        self.state.lock().locked = false;
     }
 
     /// Plans a fault for the `nth` operation of its kind from now on, 0 being the next one.
@@ -131,6 +137,15 @@ struct HeldLock {
     boot: u64,
 }
 
+impl Hold for HeldLock {
+    fn check(&self) -> io::Result<()> {
+        let lost = || Err(io::Error::other("the simulated folder is another one"));
+        let Some(state) = self.state.upgrade() else { return lost() };
+        let state = state.lock();
+        if state.boot == self.boot && state.locked { Ok(()) } else { lost() }
+    }
+}
+
 impl Drop for HeldLock {
     fn drop(&mut self) {
         if let Some(state) = self.state.upgrade() {
@@ -185,6 +200,11 @@ impl Disk for SimDisk {
         let mut state = self.state.lock();
         state.attempt(Operation::Rename)?;
         state.rename(from, to)
+    }
+
+    fn move_aside(&self, from: &str, folder: &str, to: &str) -> io::Result<()> {
+        self.rename(from, &format!("{folder}/{to}"))?;
+        self.sync_folder()
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -88,6 +88,7 @@ impl Server {
             background: false,
             parts_of: spindle_engine::record::checked_parts,
             fault_skip_tail_zeroing: self.planted.ghost_frame,
+            fault_keep_end: self.planted.end_believed,
         };
         FileLog::open(Arc::new(self.disk.clone()), options)
     }

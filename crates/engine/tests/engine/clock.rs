@@ -1,0 +1,162 @@
+//! A wall clock that cannot be right deletes nothing, stops nothing else, and is said to be held.
+
+use std::sync::Arc;
+
+use spindle_core::{JobId, Status};
+use spindle_engine::{Engine, JobRef, Options};
+use spindle_log::{Log, MemoryLog};
+use spindle_testkit::ManualClock;
+
+use crate::harness::{Bench, START_MS, TakeApart, plain};
+
+const MINUTE: i64 = 60_000;
+const DAY: i64 = 24 * 60 * MINUTE;
+
+/// A server that comes after another one, on a machine whose clock is so far ahead of the log.
+struct Next {
+    engine: Engine,
+    clock: Arc<ManualClock>,
+    /// To be deleted an hour after the log's last time.
+    id: JobId,
+    scheduled: JobId,
+}
+
+impl Next {
+    fn start(wall_ahead_ms: i64) -> Next {
+        Next::start_with(wall_ahead_ms, Options::default())
+    }
+
+    fn start_with(wall_ahead_ms: i64, options: Options) -> Next {
+        let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+        let bench = Bench::on(log.clone(), START_MS, Options::default());
+        let (mut mortal, mut later) = (plain("q"), plain("q"));
+        mortal.ttl_ms = Some(60 * MINUTE as u64);
+        later.run_at_ms = Some(START_MS + 60 * MINUTE as u64);
+        let (id, scheduled) = (bench.submit(mortal, b"x"), bench.submit(later, b"x"));
+        bench.commit();
+        let options = Options { defaults: bench.options.defaults.clone(), ..options };
+        drop(bench);
+        let clock = Arc::new(ManualClock::new(START_MS));
+        clock.set_wall_ahead(wall_ahead_ms);
+        let engine = Engine::open(log, clock.clone(), options).expect("starts");
+        engine.watch_clock();
+        engine.tick_once();
+        Next { engine, clock, id, scheduled }
+    }
+
+    fn is_held(&self) -> bool {
+        self.engine.observe().gauges().is_clock_held
+    }
+
+    fn status(&self, id: JobId) -> Option<Status> {
+        self.engine.jobs().find(JobRef::Id(id)).value().map(|(_, status)| status)
+    }
+
+    fn pass(&self, ms: i64) {
+        self.clock.advance(ms.unsigned_abs());
+        self.engine.watch_clock();
+        self.engine.tick_once();
+    }
+}
+
+#[test]
+fn a_clock_far_ahead_at_a_start_deletes_nothing_until_it_is_accepted() {
+    let next = Next::start(400 * DAY);
+    assert!(next.is_held());
+    assert_eq!(next.engine.now_ms(), START_MS, "time goes on from the log's");
+    next.pass(30 * MINUTE);
+    assert_eq!(
+        (next.status(next.id), next.status(next.scheduled)),
+        (Some(Status::Ready), Some(Status::Scheduled))
+    );
+    // Even what is over by the log's time stays, and all else goes on.
+    next.pass(31 * MINUTE);
+    assert_eq!(
+        (next.status(next.id), next.status(next.scheduled)),
+        (Some(Status::Ready), Some(Status::Ready))
+    );
+    next.engine.accept_clock();
+    next.engine.tick_once();
+    assert!(!next.is_held());
+    assert_eq!(next.engine.now_ms(), START_MS + (400 * DAY + 61 * MINUTE) as u64);
+    assert_eq!(next.status(next.id), None);
+    next.pass(MINUTE);
+    assert!(!next.is_held());
+}
+
+#[test]
+fn a_server_may_have_been_away_as_long_as_the_setting_says() {
+    for away_max in [DAY, 30 * DAY] {
+        let options = || Options { away_max_ms: away_max as u64, ..Options::default() };
+        let next = Next::start_with(away_max, options());
+        assert!(!next.is_held());
+        assert_eq!(next.engine.now_ms(), START_MS + away_max as u64);
+        assert_eq!(
+            (next.status(next.id), next.status(next.scheduled)),
+            (None, Some(Status::Ready))
+        );
+        let next = Next::start_with(away_max + 1, options());
+        assert!(next.is_held());
+        assert_eq!(next.status(next.id), Some(Status::Ready));
+    }
+    assert_eq!(Options::default().away_max_ms, 30 * DAY as u64);
+}
+
+#[test]
+fn a_clock_that_is_set_right_after_the_start_needs_nobody() {
+    for wrong in [400 * DAY, -400 * DAY] {
+        let next = Next::start(wrong);
+        assert!(next.is_held(), "{wrong}");
+        // The server had been away for three hours.
+        next.clock.set_wall_ahead(180 * MINUTE);
+        next.pass(0);
+        assert!(!next.is_held(), "{wrong}");
+        assert_eq!(next.engine.now_ms(), START_MS + 180 * MINUTE as u64);
+        assert_eq!(
+            (next.status(next.id), next.status(next.scheduled)),
+            (None, Some(Status::Ready))
+        );
+    }
+}
+
+#[test]
+fn a_clock_far_behind_stalls_nothing_but_deletions_and_can_be_accepted() {
+    let next = Next::start(-400 * DAY);
+    assert!(next.is_held());
+    next.pass(61 * MINUTE);
+    assert_eq!(
+        (next.status(next.id), next.status(next.scheduled)),
+        (Some(Status::Ready), Some(Status::Ready))
+    );
+    next.engine.accept_clock();
+    next.engine.tick_once();
+    assert_eq!(next.engine.now_ms(), START_MS + 61 * MINUTE as u64, "time never goes back");
+    assert_eq!(next.status(next.id), None);
+    next.pass(MINUTE);
+    assert!(!next.is_held(), "it was accepted");
+    // Nothing is wrong with a clock that is set right later.
+    next.clock.set_wall_ahead(0);
+    next.pass(MINUTE);
+    assert!(!next.is_held());
+    next.clock.set_wall_ahead(6 * MINUTE);
+    next.pass(MINUTE);
+    assert!(next.is_held());
+}
+
+#[test]
+fn a_running_server_holds_while_the_clock_is_stepped() {
+    for step in [5 * MINUTE + 1, -5 * MINUTE - 1] {
+        let next = Next::start(0);
+        next.clock.set_wall_ahead(step.signum() * 5 * MINUTE);
+        next.pass(MINUTE);
+        assert!(!next.is_held(), "{step}");
+        next.clock.set_wall_ahead(step);
+        next.pass(70 * MINUTE);
+        assert!(next.is_held(), "{step}");
+        assert_eq!(next.status(next.id), Some(Status::Ready));
+        next.clock.set_wall_ahead(0);
+        next.pass(0);
+        assert!(!next.is_held(), "{step}");
+        assert_eq!(next.status(next.id), None, "what was due meanwhile goes now");
+    }
+}

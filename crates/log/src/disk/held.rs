@@ -1,0 +1,106 @@
+//! Holds a directory against other processes, and notices when it is taken away.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{self, Read},
+    os::{fd::AsFd, unix::ffi::OsStrExt, unix::fs::FileExt},
+    path::Path,
+    process,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg, OFlag, openat},
+    sys::stat::{FileStat, Mode, fstat, stat},
+};
+
+use super::{Hold, LOCK_FILE, LockError, real::FILE_MODE};
+
+/// A directory and the lock file in it, both locked.
+///
+/// The directory's lock keeps others out even when the lock file is removed or replaced; some network file systems have
+/// none for directories, and there the file's has to do.
+pub(super) struct HeldFolder {
+    folder: File,
+    _folder_lock: Option<Flock<File>>,
+    _file_lock: Flock<File>,
+    folder_path: CString,
+    file_path: CString,
+    /// What the lock file's path must lead to.
+    file_stat: FileStat,
+}
+
+impl HeldFolder {
+    /// Locks a directory that is open and stands at `path`.
+    pub(super) fn take(folder: &File, path: &Path) -> Result<Self, LockError> {
+        let folder_lock = match Flock::lock(folder.try_clone()?, FlockArg::LockExclusiveNonblock) {
+            Ok(held) => Some(held),
+            Err((_, Errno::EWOULDBLOCK)) => return Err(LockError::Held { pid: holder(folder) }),
+            Err((_, errno)) => {
+                tracing::warn!(folder = %path.display(), %errno, "a directory cannot be locked here: its lock file has to do");
+                None
+            }
+        };
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(FILE_MODE);
+        let file = openat(folder, LOCK_FILE, flags, mode).map_err(io::Error::from)?;
+        let file = match Flock::lock(File::from(file), FlockArg::LockExclusiveNonblock) {
+            Ok(held) => held,
+            Err((_, Errno::EWOULDBLOCK)) => return Err(LockError::Held { pid: holder(folder) }),
+            Err((_, errno)) => return Err(LockError::Failed(errno.into())),
+        };
+        // The lock is the flock; the text only says to a person who has it.
+        file.set_len(0)?;
+        file.write_all_at(format!("{}\n", process::id()).as_bytes(), 0)?;
+        let c_path =
+            |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+        let held = Self {
+            folder: folder.try_clone()?,
+            _folder_lock: folder_lock,
+            file_stat: fstat(file.as_fd()).map_err(io::Error::from)?,
+            _file_lock: file,
+            folder_path: c_path(path)?,
+            file_path: c_path(&path.join(LOCK_FILE))?,
+        };
+        held.check()?;
+        Ok(held)
+    }
+
+    /// What has changed, when the lock file's path does not lead to the one that is locked.
+    fn lost(&self, found: Result<FileStat, Errno>) -> io::Error {
+        let there = match (stat(&*self.folder_path), fstat(&self.folder)) {
+            (Ok(there), Ok(own)) => is_same(&there, &own),
+            _ => false,
+        };
+        let text = match found {
+            Err(errno @ (Errno::EACCES | Errno::EIO | Errno::ENOMEM)) => return errno.into(),
+            _ if !there => "the folder was moved, removed or replaced",
+            Err(_) => "its lock file was removed",
+            Ok(_) => "its lock file was replaced",
+        };
+        io::Error::other(format!("{text}; another server may be at work on it"))
+    }
+}
+
+impl Hold for HeldFolder {
+    fn check(&self) -> io::Result<()> {
+        match stat(&*self.file_path) {
+            Ok(found) if is_same(&found, &self.file_stat) => Ok(()),
+            found => Err(self.lost(found)),
+        }
+    }
+}
+
+fn is_same(one: &FileStat, other: &FileStat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// The process that holds a directory, as far as its lock file says.
+fn holder(folder: &File) -> Option<u32> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let mut text = String::new();
+    let file = openat(folder, LOCK_FILE, flags, Mode::empty()).ok()?;
+    File::from(file).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,47 @@
+//! A server whose folder or whose clock is not what it was.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    fake_workq::{spindle, stdout},
+    serve::{data, serve},
+};
+
+#[test]
+fn a_server_ends_when_its_lock_file_is_removed_and_says_why() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["add", "mail", "kept"]).assert().success();
+    fs::remove_file(format!("{data}/lock")).unwrap();
+    // It looks by itself: nobody asks it for anything.
+    assert_eq!(served.await_end().code(), Some(1));
+    let said = served.said.await_end();
+    assert!(said.contains("its lock file was removed"), "{said}");
+    assert!(said.contains("bring it back, or see which server works on it"), "{said}");
+    let served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    assert_eq!(stdout(&served.spindle(&["queues"]).unwrap()), "mail\t1\t0\n");
+}
+
+#[test]
+fn a_clock_that_is_later_than_the_log_allows_is_held_until_it_is_accepted() {
+    let (_folder, data) = data();
+    let arguments = ["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", &data];
+    let mut served = serve(&arguments);
+    served.spindle(&["add", "mail", "x"]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    // However quick the next start is: it is later than that.
+    let mut served = serve(&[&arguments[..], &["--away-max", "0s"]].concat());
+    let url = format!("http://{}", served.address_of("http"));
+    let is_held = || {
+        let status = stdout(&spindle(&["status", "--json", "--url", &url]).unwrap());
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["ready"], true, "{status}");
+        status["server"]["clock_held"] == true
+    };
+    assert!(is_held());
+    spindle(&["clock", "accept", "--url", &url]).unwrap();
+    assert!(!is_held());
+    assert_eq!(served.end().code(), Some(0));
+}
