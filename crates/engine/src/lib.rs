@@ -69,6 +69,7 @@ pub use read::{
     JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
+pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};
 pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };

@@ -65,9 +65,13 @@ codes! {
     JobLeased "job_leased" CONFLICT "A worker has the job",
     LeaseNotLive "lease_not_live" CONFLICT "The lease has ended",
     LeaseGone "lease_gone" GONE "The lease's job is gone",
+    SegmentGone "segment_gone" GONE "The log holds the segment no more",
+    NoFiles "no_files" CONFLICT "The server's log is in no files",
     RevisionMismatch "revision_mismatch" PRECONDITION_FAILED "The job changed meanwhile",
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The body is too large",
     UnsupportedType "unsupported_type" UNSUPPORTED_MEDIA_TYPE "The body must be application/json",
+    RangeNotSatisfiable "range_not_satisfiable" RANGE_NOT_SATISFIABLE
+        "The range begins behind the end",
     UnknownHost "unknown_host" MISDIRECTED_REQUEST "This server does not have that name",
     KeyReused "idempotency_key_reused" UNPROCESSABLE_ENTITY
         "The idempotency key was used with another request",

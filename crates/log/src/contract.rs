@@ -3,10 +3,16 @@
 use std::{fmt, io, sync::Arc};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::copy::SegmentReader;
+
 /// A record's number. Positions are gapless and never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Position(pub u64);
 
 impl Position {
@@ -251,4 +257,16 @@ pub trait Log: Send + Sync + 'static {
 
     /// About how many bytes the committed records in `from..to` take.
     fn bytes_between(&self, from: Position, to: Position) -> u64;
+
+    /// The segments as they are now, oldest first, up to what is committed, to be copied; `None` of a
+    /// log that keeps no files. Reads a few bytes of each: not for a thread that others wait for.
+    fn segments(&self) -> Option<Result<Vec<SegmentReader>, ReadError>> {
+        None
+    }
+
+    /// The segment that begins at `first`, as far as it is committed. `Ok(None)` when there is none,
+    /// or none any more.
+    fn segment(&self, _first: Position) -> Result<Option<SegmentReader>, ReadError> {
+        Ok(None)
+    }
 }

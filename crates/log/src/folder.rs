@@ -11,8 +11,10 @@ use thiserror::Error;
 use crate::{
     bounds::BOUNDS_FILE,
     contract::Position,
+    copy::RESTORING_FILE,
     disk::{Disk, DiskFile, LOCK_FILE, LockError},
     frame::SegmentHeader,
+    survey::Damage,
 };
 
 /// Why a folder can not be opened as a log.
@@ -35,6 +37,12 @@ pub enum OpenError {
          lost otherwise, `spindle verify --repair {folder}` goes on without them and keeps all files"
     )]
     Corrupt { folder: String, file: String, offset: u64, position: Position, reason: &'static str },
+    /// It holds no log.
+    #[error("{folder} holds no log")]
+    NoLog { folder: String },
+    /// A restore has begun there and not ended.
+    #[error("{folder} was not restored to its end: run `spindle restore` to it again, or empty it")]
+    Unfinished { folder: String },
     /// The disk refused.
     #[error("cannot {operation} {path}: {source}{}", hint(.source))]
     Failed { operation: &'static str, path: String, source: io::Error },
@@ -65,6 +73,11 @@ impl OpenError {
         file: &'a str,
     ) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| Self::Failed { operation, path: path(disk, file), source }
+    }
+
+    pub(crate) fn damaged(disk: &dyn Disk, damage: Damage) -> Self {
+        let Damage { file, offset, position, reason, .. } = damage;
+        Self::Corrupt { folder: disk.folder(), file, offset, position, reason }
     }
 
     pub(crate) fn not_taken(disk: &dyn Disk, error: LockError) -> Self {
@@ -101,6 +114,8 @@ pub(crate) enum FileKind {
     /// Where the log must begin and end.
     Bounds,
     Lock,
+    /// A restore has not ended.
+    Restoring,
     Foreign,
 }
 
@@ -124,6 +139,8 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
     let number = |suffix| name.strip_suffix(suffix).and_then(|number| number.parse().ok());
     if name == LOCK_FILE {
         FileKind::Lock
+    } else if name == RESTORING_FILE {
+        FileKind::Restoring
     } else if name == BOUNDS_FILE {
         FileKind::Bounds
     } else if name.ends_with(DAMAGED) || name.starts_with(REPAIR) {
@@ -280,6 +297,7 @@ mod tests {
         assert_eq!(file_kind("repair-2/00.segment"), FileKind::Aside);
         assert_eq!(file_kind("bounds"), FileKind::Bounds);
         assert_eq!(file_kind("lock"), FileKind::Lock);
+        assert_eq!(file_kind("restoring"), FileKind::Restoring);
         assert_eq!(file_kind("x.segment"), FileKind::Foreign);
         assert_eq!(file_kind("notes.txt"), FileKind::Foreign);
     }

@@ -172,6 +172,11 @@ pub(crate) fn marked_places(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
+/// The CRC a frame begins with.
+pub(crate) fn frame_crc(bytes: &[u8; 4]) -> u32 {
+    u32::from_le_bytes(*bytes)
+}
+
 /// The position a frame claims to have, before anything is proven.
 pub(crate) fn claimed_position(bytes: &[u8]) -> Position {
     Position(u64_at(bytes, 8))

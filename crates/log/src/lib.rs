@@ -15,6 +15,7 @@
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
+//! - [`copy`] is what backups are made of: segments to read, and the check of a copy.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not. What the oldest segment is
 //!   and where the log ended stands in a small file beside the segments (the `bounds` module), so that a lost one is
 //!   missed.
@@ -36,12 +37,14 @@
 mod ahead;
 mod bounds;
 mod contract;
+pub mod copy;
 pub mod disk;
 mod file;
 mod folder;
 mod frame;
 mod memory;
 mod parts;
+mod quick;
 mod salvage;
 mod scan;
 mod survey;
@@ -54,3 +57,4 @@ pub use file::{FileLog, FileLogOptions, SyncPolicy};
 pub use folder::OpenError;
 pub use memory::MemoryLog;
 pub use parts::{CheckedPart, PartsOf, no_parts};
+pub use quick::{QuickLook, quick_look};

@@ -108,6 +108,7 @@ pub(crate) fn survey(
             FileKind::Spare(number) => spares.push((number, name)),
             FileKind::Filling(_) => fillings.push(name),
             FileKind::Foreign => foreign.push(name),
+            FileKind::Restoring => return Err(OpenError::Unfinished { folder: disk.folder() }),
             FileKind::Lock | FileKind::Bounds | FileKind::Aside => {}
         }
     }

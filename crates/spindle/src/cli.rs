@@ -1,5 +1,6 @@
 //! The command line.
 //!
+//! - `backup`: copies of data folders, and of jobs
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `edit`: those that change waiting jobs
 //! - `filter`: which jobs they are about
@@ -10,6 +11,7 @@
 //! - `token`: tokens
 //! - `values`: what values look like
 
+mod backup;
 mod client;
 mod edit;
 mod filter;
@@ -26,12 +28,13 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 pub use self::{
+    backup::*,
     client::*,
     edit::*,
     filter::*,
     people::*,
     queue::*,
-    reach::Reach,
+    reach::{Papers, Reach},
     retries::RetryWait,
     token::{CheckTokensArgs, NewTokenArgs, TokenArgs, TokenCommand},
     values::{JobName, PayloadType, Rate, Sort, SortKey},
@@ -56,8 +59,16 @@ pub enum Command {
     Serve(SettingFlags),
     /// Print the server's settings and where each value comes from
     Config(ConfigArgs),
-    /// Say whether a data folder is sound, what is in it, and where it is not
+    /// Say whether a data folder or a backup is sound, what is in it, and where it is not
     Verify(VerifyArgs),
+    /// Copy a server's data, or a data folder, to a folder; what is there already is not copied again
+    #[command(after_help = BACKUP_HELP)]
+    Backup(BackupArgs),
+    /// Make a data folder of a backup
+    Restore(RestoreArgs),
+    /// Say what is wrong with a server's settings, its folder, its disk and its machine
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
     /// Make tokens, and check the file that the server knows them by
     Token(TokenArgs),
     /// Print a completion script for a shell
@@ -84,10 +95,25 @@ pub struct ConfigArgs {
     pub settings: SettingFlags,
 }
 
+/// `spindle doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON: one object per line
+    #[arg(long)]
+    pub json: bool,
+    /// The same flags as those of `serve`.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+const DOCTOR_HELP: &str = "\
+Give it the flags, the environment and the file that the server gets. It changes nothing, takes about a second, \
+and works beside a running server. The exit code is 1 if something is wrong; a warning alone is 0.";
+
 /// `spindle verify`.
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The data folder
+    /// The data folder, or a backup
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
     /// Cut the log at the first damage; all files are kept as they were in a folder inside

@@ -1,8 +1,10 @@
 //! Spindle at the shell: `spindle serve` is the server, the other commands are for people.
 //!
 //! - `access`: who may come in to a running server
+//! - `backup`: copies of data folders
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
+//! - `doctor`: what is wrong with settings, folder, disk and machine
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `logging`: what the server says on standard error
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
@@ -19,11 +21,13 @@
 //! - `queue_name`: queues' names, as they are typed and printed
 
 mod access;
+mod backup;
 mod budgets;
 mod cli;
 mod client;
 mod config;
 mod descriptors;
+mod doctor;
 mod exit;
 mod http;
 mod jobd_master;
@@ -86,6 +90,9 @@ fn run(command: Command) -> anyhow::Result<Code> {
             Ok(Code::Ok)
         }
         Command::Verify(args) => verify::verify(&args),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Token(args) => token::token(&args.command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

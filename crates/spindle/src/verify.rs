@@ -19,6 +19,7 @@ use spindle_log::{
 
 use self::dropped::DroppedRecords;
 use crate::{
+    backup,
     cli::{JobStatus, VerifyArgs},
     exit::Code,
     output::{Rows, write_line},
@@ -26,6 +27,9 @@ use crate::{
 
 /// Reads a folder, reports what is in it, and repairs it when asked to.
 pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
+    if spindle_backup::is_backup(&args.folder) {
+        return backup::verify(args);
+    }
     let message = || format!("cannot read the folder {}", args.folder.display());
     let disk = RealDisk::open(&args.folder).with_context(message)?;
     let mut contents = Contents::new();

@@ -6,7 +6,7 @@
 //!   one port serves TLS and plain text; [`TlsMode`] is what its setting says.
 //! - [`client`]: whom our own clients trust and who they are; the one place that builds a
 //!   configuration of rustls for them.
-//! - [`common_name`]: who a certificate is for.
+//! - [`common_name`]: who a certificate is for; [`validity`]: how long certificates of a file are valid.
 //! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
 //!
 //! Cryptography is ring, versions are TLS 1.2 and 1.3. There is no renegotiation and no early data.
@@ -20,9 +20,11 @@ mod name;
 mod server;
 #[cfg(feature = "tokio")]
 pub mod stream;
+mod validity;
 
 pub use files::FileError;
 pub use listener::{FirstByte, ListenerTls, TLS_FIRST_BYTE};
 pub use mode::{NoTlsMode, TlsMode};
 pub use name::common_name;
 pub use server::{Handshakes, ServerFiles, ServerTls, Speaks};
+pub use validity::validity;

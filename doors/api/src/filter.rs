@@ -284,7 +284,7 @@ impl Walk {
     }
 
     /// The next request begins with this job.
-    fn leave(&mut self, first: JobId) {
+    pub fn leave(&mut self, first: JobId) {
         self.at = Some(match self.order {
             Order::Asc => first,
             Order::Desc => JobId(first.0 + 1),

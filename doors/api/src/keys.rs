@@ -13,6 +13,8 @@ pub(crate) const KEY_CHARS_MAX: usize = 255;
 const UNIQUE: &[u8] = b"u\0";
 const ONCE: &[u8] = b"i\0";
 const REQUEST: &[u8] = b"r\0";
+/// How the names of imported jobs begin.
+const IMPORTED: &str = "import:";
 
 /// Refuses a key that is empty or has more than [`KEY_CHARS_MAX`] characters.
 pub(crate) fn check(name: &str, chars: usize) -> Answered<()> {
@@ -49,6 +51,20 @@ pub(crate) fn once(key: &[u8], request: &[u8]) -> [Key; 2] {
 pub(crate) fn is_same(image: &JobImage, [key, request]: &[Key; 2]) -> Option<bool> {
     let has = |wanted: &Key| image.options().keys.iter().any(|key| key.name == wanted.name);
     has(key).then(|| has(request))
+}
+
+/// What names a job that was imported: the same line of an export is one job, however often it is
+/// imported, as long as that job is kept. It is an idempotency key, and can be looked for as one.
+pub(crate) fn reference(id: u64, created_at: &str, payload: &[u8]) -> [Key; 2] {
+    let sum = Sha256::digest(payload);
+    let sum: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    once(format!("{IMPORTED}{id}:{created_at}:{sum}").as_bytes(), IMPORTED.as_bytes())
+}
+
+/// Whether a key is a [`reference`].
+pub(crate) fn is_reference(key: &Key) -> bool {
+    let rest = own(key).map(|name| name.strip_prefix(ONCE).or(name.get(18..)).unwrap_or_default());
+    rest.is_some_and(|rest| rest.starts_with(IMPORTED.as_bytes()))
 }
 
 fn named(parts: &[&[u8]], scope: Scope) -> Key {

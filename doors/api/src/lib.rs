@@ -11,6 +11,7 @@
 mod accept;
 mod api;
 mod backoff;
+mod byte_range;
 mod count;
 mod document;
 mod ended;
@@ -26,6 +27,7 @@ mod needs;
 mod numbers;
 mod object;
 mod policy;
+mod portable;
 mod precondition;
 mod reading;
 mod router;

@@ -1,6 +1,6 @@
 //! What each route needs of who calls it.
 
-use spindle_access::Role::{Admin, Manage, Read, Submit, Work};
+use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit, Work};
 use spindle_http::Needs::{All, Named, Nothing, Server};
 use spindle_http::Table;
 
@@ -11,6 +11,9 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/api/v1/jobs", Named(Read)),
     ("POST", "/api/v1/jobs/batch", Named(Submit)),
     ("POST", "/api/v1/jobs/bulk", Named(Manage)),
+    ("GET", "/api/v1/jobs/export", All(Inspect)),
+    // In the name of every door.
+    ("POST", "/api/v1/jobs/import", All(Admin)),
     // Without `inspect`, a job is shown without its payload and its result.
     ("GET", "/api/v1/jobs/{id}", Named(Read)),
     ("PATCH", "/api/v1/jobs/{id}", Named(Manage)),
@@ -46,6 +49,9 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/clock/accept", Server(Admin)),
     // It names people, and queues.
     ("GET", "/api/v1/audit", All(Admin)),
+    // All that was ever written, until it is compacted.
+    ("GET", "/api/v1/backup", All(Admin)),
+    ("GET", "/api/v1/backup/segments/{first}", All(Admin)),
     ("GET", "/healthz", Nothing),
     ("GET", "/readyz", Nothing),
     // They name queues.

@@ -30,12 +30,12 @@ pub(crate) async fn job(api: &Api, which: JobRef, pass: &mut Pass) -> Answered<(
 }
 
 /// How long a job's payload and result are.
-fn bytes_of(image: &JobImage) -> usize {
+pub(crate) fn bytes_of(image: &JobImage) -> usize {
     let result = image.outcome.as_ref().and_then(|outcome| outcome.bytes.as_ref());
     image.payload.iter().chain(result).map(|place| place.len as usize).sum()
 }
 
-fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
+pub(crate) fn bodies(api: &Api, image: &JobImage) -> Result<Gated<Bodies>, FetchError> {
     let jobs = api.engine().jobs();
     let mut bodies = Bodies::default();
     match &image.payload {

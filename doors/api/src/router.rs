@@ -17,8 +17,8 @@ use crate::document::document;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, bulk, clock, constraints, docs, events, health, jobs, leases, list, queues, server,
-    settings, submit, wait, why, workers,
+    audit, backup, bulk, clock, constraints, docs, events, health, jobs, leases, list, queues,
+    server, settings, submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -36,7 +36,8 @@ use crate::routes::{
         (name = "constraints", description = "Limits on jobs, whichever door they came through"),
         (name = "queues", description = "Queues and their settings"),
         (name = "workers", description = "Who works, and on what"),
-        (name = "server", description = "Events, the audit log, the clock, health and metrics"),
+        (name = "server",
+         description = "Events, the audit log, the clock, backups, health and metrics"),
     )
 )]
 struct Described;
@@ -67,6 +68,8 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(submit::submit, list::list))
         .routes(routes!(submit::batch))
         .routes(routes!(bulk::bulk))
+        .routes(routes!(transfer::export))
+        .routes(routes!(transfer::import))
         .routes(routes!(jobs::show, jobs::edit, jobs::delete))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
@@ -95,6 +98,8 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(server::show))
         .routes(routes!(audit::list))
         .routes(routes!(clock::accept))
+        .routes(routes!(backup::list))
+        .routes(routes!(backup::segment))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))

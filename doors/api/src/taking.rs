@@ -47,6 +47,12 @@ impl Wanted {
         Ok(Wanted { job, once, mode })
     }
 
+    /// A job of another server, with the names it had there and the one it has for being imported.
+    pub fn imported(mut job: NewJob, once: [Key; 2]) -> Wanted {
+        job.submit.keys.splice(0..0, once.clone());
+        Wanted { job, once: Some(once), mode: UniqueMode::Reject }
+    }
+
     /// The queue it is for.
     pub fn queue(&self) -> &[u8] {
         &self.job.submit.queue

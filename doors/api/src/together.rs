@@ -6,10 +6,12 @@ use spindle_http::document::{branch, put, said, unsaid};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::filter::JobFilter;
+use crate::portable::Portable;
 use crate::routes::bulk::BulkBody;
 use crate::routes::jobs::{EditBody, RetryBody};
 use crate::routes::leases::{CompleteBody, FailBody, LeaseBody};
 use crate::routes::submit::BatchBody;
+use crate::routes::transfer::ImportBody;
 use crate::submit::NewJobBody;
 
 /// What is said of schemas as a whole, and of the jobs of a batch.
@@ -18,7 +20,9 @@ pub(crate) fn of_schemas() -> Vec<(String, Value)> {
     let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_base64"])] });
     let new_job = json!({ "allOf": [one_queue, { "oneOf": bytes("payload") }] });
     let job = json!({ "$ref": format!("#/components/schemas/{}", NewJobBody::name()) });
-    let any = json!({ "anyOf": [job, { "description": "Refused for itself" }] });
+    let portable = json!({ "$ref": format!("#/components/schemas/{}", Portable::name()) });
+    let [any, imported] = [job, portable]
+        .map(|job| json!({ "anyOf": [job, { "description": "Refused for itself" }] }));
     let of = |name: std::borrow::Cow<'static, str>, more| (name.into_owned(), more);
     vec![
         of(NewJobBody::name(), new_job),
@@ -30,6 +34,7 @@ pub(crate) fn of_schemas() -> Vec<(String, Value)> {
         of(JobFilter::name(), json!({ "anyOf": any_field() })),
         of(LeaseBody::name(), json!({ "anyOf": lists_of_queues() })),
         (format!("{}/properties/jobs", BatchBody::name()), json!({ "items": any })),
+        (format!("{}/properties/jobs", ImportBody::name()), json!({ "items": imported })),
     ]
 }
 

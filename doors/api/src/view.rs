@@ -359,6 +359,20 @@ impl Job {
     }
 }
 
+impl Result {
+    /// The same on one line: JSON with line ends in it goes in base64.
+    pub fn in_base64(mut self, bytes: Option<&Bytes>) -> Result {
+        let is_one_line =
+            |json: &RawValue| memchr::memchr2(b'\n', b'\r', json.get().as_bytes()).is_none();
+        if let (Some(value), Some(bytes)) = (&self.value, bytes)
+            && !is_one_line(value)
+        {
+            (self.value, self.base64) = (None, Some(naming::to_base64(bytes)));
+        }
+        self
+    }
+}
+
 fn lease_shown(lease: &HeldLease, attempt: u32) -> LeaseShown {
     LeaseShown {
         attempt,
@@ -370,7 +384,7 @@ fn lease_shown(lease: &HeldLease, attempt: u32) -> LeaseShown {
     }
 }
 
-fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
+pub(crate) fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
     let kind = Kind::of(outcome.bytes.as_ref().map_or(0, |bytes| bytes.kind));
     let shown = bytes.filter(|_| outcome.bytes.as_ref().is_some_and(|place| place.len > 0));
     let as_json = shown.filter(|_| kind == Kind::Msgpack).and_then(|bytes| to_json(bytes).ok());

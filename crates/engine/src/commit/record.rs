@@ -17,7 +17,7 @@ use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
 /// The version this program writes.
-const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 /// The oldest version of this program that can fold what this one writes.
 const MIN_READER: u8 = 1;
 
@@ -221,6 +221,12 @@ impl RecordReader {
         }
         Ok(true)
     }
+}
+
+/// When a record was written: milliseconds since 1970. None of what is no record.
+pub fn written_ms(record: &[u8]) -> Option<u64> {
+    let field = record.get(16..HEADER_BYTES)?.try_into().ok()?;
+    Some(u64::from_le_bytes(field))
 }
 
 /// Places that events are read into.

@@ -8,6 +8,7 @@ mod feed;
 mod jobs;
 mod queues;
 mod scan;
+mod segments;
 mod survey;
 
 pub use bytes::FetchError;

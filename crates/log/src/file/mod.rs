@@ -11,7 +11,9 @@
 //! - `segment`: the index of one segment, for readers
 //! - `spares`: prepares segments before they are needed
 //! - `trim`: drops segments
+//! - `copy`: shows segments to who copies them
 
+mod copy;
 mod flush;
 mod open;
 mod read;
@@ -31,6 +33,7 @@ use crate::{
     contract::{
         Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
     },
+    copy::SegmentReader,
     disk::{Disk, RealDisk},
     folder::OpenError,
     parts::{PartsOf, no_parts},
@@ -236,5 +239,13 @@ impl Log for FileLog {
 
     fn bytes_between(&self, from: Position, to: Position) -> u64 {
         self.shared.bytes_between(from, to)
+    }
+
+    fn segments(&self) -> Option<Result<Vec<SegmentReader>, ReadError>> {
+        Some(self.shared.segment_readers())
+    }
+
+    fn segment(&self, first: Position) -> Result<Option<SegmentReader>, ReadError> {
+        self.shared.segment_reader(first)
     }
 }

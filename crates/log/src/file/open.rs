@@ -69,13 +69,7 @@ pub(super) fn open(
     let manner = Manner { write: true, check_chain, parts_of: options.parts_of };
     let mut found = survey(folder, manner, &mut |record| each(Some(record)))?;
     if let Some(damage) = found.damage.take() {
-        return Err(OpenError::Corrupt {
-            folder: folder.folder(),
-            file: damage.file,
-            offset: damage.offset,
-            position: damage.position,
-            reason: damage.reason,
-        });
+        return Err(OpenError::damaged(folder, damage));
     }
     each(None);
     for segment in &found.segments {

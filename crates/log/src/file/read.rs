@@ -99,7 +99,7 @@ fn segment_of(segments: &VecDeque<Arc<Segment>>, position: Position) -> usize {
     segments.partition_point(|segment| segment.first <= position).saturating_sub(1)
 }
 
-fn failed(segment: &Segment, error: io::Error) -> ReadError {
+pub(super) fn failed(segment: &Segment, error: io::Error) -> ReadError {
     ReadError::Failed { file: segment.name.clone(), source: Arc::new(error) }
 }
 

@@ -62,6 +62,12 @@ impl Segment {
         self.index.read().end
     }
 
+    /// How many committed frames there are, where the last one begins, and where it ends.
+    pub(super) fn extent(&self) -> (u64, Option<u32>, u32) {
+        let index = self.index.read();
+        (index.spots.len() as u64, index.spots.last().map(|spot| spot.start()), index.end)
+    }
+
     pub(super) fn frames_bytes(&self) -> u64 {
         u64::from(self.end()) - SEGMENT_HEADER_BYTES as u64
     }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use spindle_workq::wire::Uuid;
 
 use super::{
+    backup::{EXPORT_HELP, ExportArgs, IMPORT_HELP, ImportArgs},
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
@@ -72,6 +73,12 @@ pub enum ClientCommand {
     Workers(Native),
     /// Limit how many jobs run, or how often
     Constraint(ConstraintArgs),
+    /// Write all jobs, queues and constraints to a file, as lines of JSON
+    #[command(after_help = EXPORT_HELP)]
+    Export(ExportArgs),
+    /// Take in what `export` has written
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArgs),
     /// Print what happens on the server
     Events(EventsArgs),
     /// List who did what to jobs, queues and constraints

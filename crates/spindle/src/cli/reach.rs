@@ -11,6 +11,13 @@ pub struct Reach {
     /// [default: http://127.0.0.1:7420]
     #[arg(long, value_name = "URL", global = true)]
     pub url: Option<String>,
+    #[command(flatten)]
+    pub papers: Papers,
+}
+
+/// Who vouches for a server, and who asks.
+#[derive(Debug, Args)]
+pub struct Papers {
     /// Certificates in PEM: over https the server must be vouched for by one of these, instead of
     /// by a public authority [env: SPINDLE_CA_FILE]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]

@@ -1,8 +1,8 @@
 //! Which command does what.
 
 use super::{
-    add, audit, change, clock, constraint, edit, events, inspect, job, jobs, lines, purge, queue,
-    results, status, why, work, workers,
+    add, audit, change, clock, constraint, edit, events, export, import, inspect, job, jobs, lines,
+    purge, queue, results, status, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code};
 
@@ -35,6 +35,8 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Status(args) => status::status(&args),
         ClientCommand::Workers(args) => workers::workers(&args),
         ClientCommand::Constraint(args) => constraint::constraint(&args),
+        ClientCommand::Export(args) => export::export(&args),
+        ClientCommand::Import(args) => import::import(&args),
         ClientCommand::Events(args) => events::events(&args),
         ClientCommand::Audit(args) => audit::audit(&args),
         ClientCommand::Clock(args) => clock::clock(&args),

@@ -9,6 +9,7 @@
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
 //! - `constraint`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
 //!   after a server
+//! - `export`, `import`: all jobs, to a file and from it
 //! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
 //!   as they are typed and as they are shown, pauses
 
@@ -24,6 +25,8 @@ mod constraint;
 mod dispatch;
 mod edit;
 mod events;
+mod export;
+mod import;
 mod inspect;
 mod job;
 mod jobs;
@@ -49,3 +52,6 @@ mod workers;
 mod workq;
 
 pub use dispatch::run;
+pub use native::Native;
+pub use session::AskError;
+pub use web::ApiRequest;

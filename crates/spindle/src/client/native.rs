@@ -7,7 +7,7 @@ use super::{
     line::Line,
     server::Server,
     session::AskError,
-    web::{ApiRequest, Http},
+    web::{ApiRequest, BaseUrl, Http},
 };
 use crate::{
     cli,
@@ -37,9 +37,22 @@ impl Native {
 
     /// The server at a URL, or where the environment says.
     pub fn at(reach: &cli::Reach) -> anyhow::Result<Self> {
-        let url = Server::url(reach)?;
+        Ok(Self::at_base(Server::url(reach)?))
+    }
+
+    /// The server at a URL that was given as `name`.
+    pub fn at_url(url: &str, name: &str, papers: &cli::Papers) -> anyhow::Result<Self> {
+        Ok(Self::at_base(Server::at_url(url, name, papers)?))
+    }
+
+    fn at_base(url: BaseUrl) -> Self {
         let http = Http::new(&url, &Line::default());
-        Ok(Self { server: Server::Web(url), http })
+        Self { server: Server::Web(url), http }
+    }
+
+    /// Where the server is.
+    pub fn place(&self) -> String {
+        self.server.to_string()
     }
 
     /// The requests themselves.

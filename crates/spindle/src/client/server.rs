@@ -24,7 +24,7 @@ use super::{
     workq::WorkqSession,
 };
 use crate::{
-    cli::{Common, Reach},
+    cli::{Common, Papers, Reach},
     exit::{Code, Failure},
 };
 
@@ -52,16 +52,16 @@ impl Server {
             _ => return Ok(Self::Web(Self::url(&common.reach)?)),
         };
         let is_encrypted = common.tls || said("SPINDLE_TLS").is_some_and(|text| text == "true");
-        let Reach { ca_file, cert, key, .. } = &common.reach;
+        let Papers { ca_file, cert, key, .. } = &common.reach.papers;
         if !is_encrypted && [ca_file, cert, key].into_iter().any(Option::is_some) {
             let message = "--ca-file, --cert and --key are for encrypted connections: add --tls";
             return Err(Failure::with(Code::Usage, message.to_owned()));
         }
         let tls = is_encrypted.then(|| {
-            let files = files(&common.reach)?;
+            let files = files(&common.reach.papers)?;
             anyhow::Ok(Arc::new(files.config().map_err(unusable)?))
         });
-        let (tls, token) = (tls.transpose()?, token(&common.reach)?);
+        let (tls, token) = (tls.transpose()?, token(&common.reach.papers)?);
         Ok(Self::Workq(WorkqAddress { address, tls, token }))
     }
 
@@ -72,10 +72,15 @@ impl Server {
             (None, Some(url)) => (url, "SPINDLE_URL"),
             (None, None) => (URL.to_owned(), "--url"),
         };
-        let base = BaseUrl::parse(&url)
+        Self::at_url(&url, name, &reach.papers)
+    }
+
+    /// A URL that was given as `name`.
+    pub fn at_url(url: &str, name: &str, papers: &Papers) -> anyhow::Result<BaseUrl> {
+        let base = BaseUrl::parse(url)
             .map_err(|message| Failure::with(Code::Usage, format!("{name}: {message}")))?
-            .with_token(token(reach)?);
-        base.with_files(&files(reach)?).map_err(unusable)
+            .with_token(token(papers)?);
+        base.with_files(&files(papers)?).map_err(unusable)
     }
 
     /// The most bytes of a payload that this door takes.
@@ -196,7 +201,7 @@ impl fmt::Display for WorkqAddress {
 }
 
 /// The files that a command names for TLS: by its flags, or else by the environment.
-fn files(reach: &Reach) -> anyhow::Result<ClientFiles> {
+fn files(reach: &Papers) -> anyhow::Result<ClientFiles> {
     let named =
         |flag: &Option<PathBuf>, name| flag.clone().or_else(|| said_os(name).map(PathBuf::from));
     let trust = named(&reach.ca_file, "SPINDLE_CA_FILE").map_or(Trust::Public, Trust::File);
@@ -234,7 +239,7 @@ fn advice(code: &str) -> &'static str {
 }
 
 /// The token that says who asks, if there is one.
-fn token(reach: &Reach) -> anyhow::Result<Option<Token>> {
+fn token(reach: &Papers) -> anyhow::Result<Option<Token>> {
     let unusable = |message: String| Failure::with(Code::Usage, message);
     let (path, name) = match (&reach.who.token_file, said_os("SPINDLE_TOKEN_FILE")) {
         (Some(path), _) => (path.clone(), "--token-file"),

@@ -1,6 +1,9 @@
 //! The binary, run as people run it.
 //!
 //! - `access`: tokens, and who may come in
+//! - `backup`, `export`: copies of folders and of jobs, with kills
+//! - `doctor`: what it finds
+//! - `formats`: folders that releases before this one made
 //! - `usage`: what it refuses, its settings, its completions
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `connections`: limits on them, and floods
@@ -27,13 +30,21 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod export;
+#[cfg(test)]
 mod fake_workq;
+#[cfg(test)]
+mod formats;
 #[cfg(test)]
 mod http;
 #[cfg(test)]

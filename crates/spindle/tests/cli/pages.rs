@@ -65,8 +65,9 @@ fn every_example_of_the_page_of_commands_says_what_it_does() {
     let page = std::fs::read_to_string(page).unwrap();
     let examples = examples(&page);
     assert!(examples.len() > 40, "{}", examples.len());
-    let served = serve(&["--memory", "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    let served = serve(&["--data", &data, "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     symlink(env!("CARGO_BIN_EXE_spindle"), folder.path().join("spindle")).unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     for Example { line, command, prints } in examples {

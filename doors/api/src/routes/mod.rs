@@ -2,6 +2,7 @@
 
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod bulk;
 pub(crate) mod clock;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
@@ -19,6 +20,8 @@ pub(crate) mod queues;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod submit;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod transfer;
 pub(crate) mod wait;
 pub(crate) mod why;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]

@@ -37,7 +37,7 @@ pub(crate) struct Submitted {
 }
 
 impl Submitted {
-    fn new(api: &Api, Taken { id, existing }: Taken) -> Submitted {
+    pub fn new(api: &Api, Taken { id, existing }: Taken) -> Submitted {
         Submitted {
             id: id.0,
             // The API's own jobs have no UUID but the one every door computes.

@@ -4,6 +4,9 @@
 mod access;
 #[cfg(test)]
 mod audit;
+#[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod bulk;
@@ -41,6 +44,8 @@ mod queues;
 mod server;
 #[cfg(test)]
 mod strangers;
+#[cfg(test)]
+mod transfer;
 #[cfg(test)]
 mod tries;
 #[cfg(test)]

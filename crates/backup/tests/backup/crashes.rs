@@ -1,0 +1,102 @@
+//! Power cuts at every step.
+
+use std::sync::Arc;
+
+use spindle_backup::restore;
+use spindle_log::{FileLog, Log, OpenError, Position, no_parts};
+use spindle_testkit::disk::{Fault, Operation, SimDisk};
+
+use crate::harness::{Live, append, checked, contents, open, options, restored, take, take_live};
+
+/// A log at two times, and a backup of the first.
+fn begun() -> (SimDisk, FileLog, SimDisk) {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 45);
+    take_live(&log, &to);
+    append(&log, 45);
+    log.trim_before(Position(25)).unwrap();
+    (from, log, to)
+}
+
+#[test]
+fn after_a_power_cut_at_any_step_the_old_backup_or_the_new_one_is_there() {
+    let mut was = [0, 0];
+    for operations in 0.. {
+        let (_from, log, to) = begun();
+        let old = checked(&to).manifest;
+        to.cut_power_after(operations);
+        let done = take(&mut Live(&log), &to).is_ok();
+        to.crash();
+        let found = checked(&to);
+        assert_eq!(found.findings, [], "after {operations} operations");
+        let is_new = found.manifest != old;
+        assert!(is_new || !done, "a backup that was taken was lost");
+        was[usize::from(is_new)] += 1;
+        restored(&to);
+        let again = take_live(&log, &to);
+        assert_eq!(again.manifest.end, log.next());
+        assert_eq!(checked(&to).findings, []);
+        assert_eq!(restored(&to), contents(&log));
+        if done {
+            break;
+        }
+    }
+    assert!(was[0] > 10 && was[1] > 1, "{was:?}");
+}
+
+#[test]
+fn what_an_interrupted_first_backup_left_is_used_again() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 90);
+    to.fail(Operation::Create, 2, Fault::NoSpace);
+    assert!(take(&mut Live(&log), &to).is_err());
+    let taken = take_live(&log, &to);
+    assert!(taken.copied_bytes < taken.manifest.bytes(), "{taken:?}");
+    assert_eq!(restored(&to), contents(&log));
+}
+
+#[test]
+fn what_could_not_be_synced_is_not_believed_later() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 90);
+    for nth in 0..3 {
+        to.fail(Operation::Sync, nth, Fault::InputOutput);
+        assert!(take(&mut Live(&log), &to).is_err());
+    }
+    take_live(&log, &to);
+    to.crash();
+    assert_eq!(checked(&to).findings, []);
+}
+
+#[test]
+fn after_a_power_cut_at_any_step_a_restore_is_whole_or_refused_and_can_be_run_again() {
+    let (_from, log, backup) = begun();
+    take_live(&log, &backup);
+    let mut refused = 0;
+    for operations in 0.. {
+        let to = SimDisk::new(9);
+        to.cut_power_after(operations);
+        let done = restore(&backup, Arc::new(to.clone()), no_parts, &mut |_| {}).is_ok();
+        to.crash();
+        match FileLog::open(Arc::new(to.clone()), options()) {
+            Ok(found) => {
+                // Nothing was there yet, or all was.
+                let found = contents(&found);
+                assert!(found == contents(&log) || (found.is_empty() && !done), "{operations}");
+                if done {
+                    break;
+                }
+            }
+            Err(OpenError::Unfinished { .. }) => {
+                refused += 1;
+                restore(&backup, Arc::new(to.clone()), no_parts, &mut |_| {}).unwrap();
+                assert_eq!(contents(&open(&to)), contents(&log));
+            }
+            Err(error) => panic!("after {operations} operations: {error}"),
+        }
+    }
+    assert!(refused > 5, "{refused}");
+}

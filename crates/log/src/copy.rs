@@ -1,0 +1,268 @@
+//! What a backup is made of: segments as far as they are committed, and the check of a copy.
+//!
+//! A segment only ever grows at its end, and never changes once the next one has begun. So a copy
+//! of its first bytes stays good for ever, and is continued where it ended. Frames are chained
+//! ([`SegmentSum`]): two copies of a segment that end with the same sum are the same.
+
+use std::{fmt, io, str::FromStr, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    contract::Position,
+    disk::{Disk, DiskFile, FolderLock},
+    folder::{FileKind, OpenError, file_kind, segment_name},
+    frame::{BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader},
+    parts::PartsOf,
+    scan::{Expected, Frames, NoFrame},
+    survey::{Manner, Surveyed, survey},
+};
+
+/// The version of the segments' format that this release writes.
+pub const FORMAT: u32 = FORMAT_VERSION;
+
+/// A file with this name says that a folder is being restored: nothing opens such a folder.
+pub const RESTORING_FILE: &str = "restoring";
+
+/// The name of a segment's file in a log's folder.
+#[must_use]
+pub fn segment_file(first: Position) -> String {
+    segment_name(first)
+}
+
+/// What a segment's bytes are known by: its salt and the CRC-32C of its last frame, which covers
+/// that of the frame before it, and so on from the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct SegmentSum {
+    salt: u32,
+    crc: u32,
+}
+
+impl fmt::Display for SegmentSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}{:08x}", self.salt, self.crc)
+    }
+}
+
+/// A text that is no [`SegmentSum`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a segment's sum has 16 hexadecimal digits")]
+pub struct NoSum;
+
+impl FromStr for SegmentSum {
+    type Err = NoSum;
+
+    fn from_str(text: &str) -> Result<Self, NoSum> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or(NoSum)?;
+        Ok(Self { salt: (number >> 32) as u32, crc: number as u32 })
+    }
+}
+
+impl From<SegmentSum> for String {
+    fn from(sum: SegmentSum) -> Self {
+        sum.to_string()
+    }
+}
+
+impl TryFrom<String> for SegmentSum {
+    type Error = NoSum;
+
+    fn try_from(text: String) -> Result<Self, NoSum> {
+        text.parse()
+    }
+}
+
+/// A segment, or the beginning of one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SegmentFacts {
+    /// Its first position.
+    pub first: Position,
+    /// The position after its last record.
+    pub next: Position,
+    /// How many bytes of the file that is, its header included.
+    pub bytes: u64,
+    /// What these bytes are known by.
+    pub sum: SegmentSum,
+}
+
+/// A segment that can be read. While it is there, a trim removes the segment's file without
+/// writing over it.
+pub struct SegmentReader {
+    facts: SegmentFacts,
+    file: Arc<dyn DiskFile>,
+    _held: Arc<dyn Send + Sync>,
+}
+
+impl SegmentReader {
+    pub(crate) fn new(
+        (salt, crc): (u32, u32),
+        (first, next): (Position, Position),
+        bytes: u64,
+        file: Arc<dyn DiskFile>,
+        held: Arc<dyn Send + Sync>,
+    ) -> Self {
+        let facts = SegmentFacts { first, next, bytes, sum: SegmentSum { salt, crc } };
+        Self { facts, file, _held: held }
+    }
+
+    /// What can be read.
+    #[must_use]
+    pub fn facts(&self) -> &SegmentFacts {
+        &self.facts
+    }
+
+    /// At most `len` bytes from `offset` on: fewer where the segment ends.
+    pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let left = self.facts.bytes.saturating_sub(offset);
+        let mut bytes = BytesMut::zeroed(len.min(usize::try_from(left).unwrap_or(usize::MAX)));
+        let read = self.file.read_at(&mut bytes, offset)?;
+        if read < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(bytes.freeze())
+    }
+}
+
+/// A folder that no server works on, read through and found sound. Nobody else can take it.
+pub struct StillLog {
+    /// Its segments, oldest first.
+    pub segments: Vec<SegmentReader>,
+    _lock: FolderLock,
+}
+
+impl StillLog {
+    /// Takes a folder and reads all of it. Damage that `parts_of` does not name is an error.
+    pub fn open(disk: &dyn Disk, parts_of: PartsOf) -> Result<Self, OpenError> {
+        // Without a segment there is nothing to lock, and the folder may be somebody else's.
+        let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
+        if !names.iter().any(|name| matches!(file_kind(name), FileKind::Segment(_))) {
+            return Err(OpenError::NoLog { folder: disk.folder() });
+        }
+        let lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
+        let manner = Manner { write: false, check_chain: true, parts_of };
+        let mut found = survey(disk, manner, &mut |_| {})?;
+        if let Some(damage) = found.damage.take() {
+            return Err(OpenError::damaged(disk, damage));
+        }
+        let segments = found.segments.into_iter().map(Surveyed::into_reader).collect();
+        Ok(Self { segments: without_empty_end(segments), _lock: lock })
+    }
+}
+
+/// An open segment without a record is left out where there is another: a log that ends with it is
+/// the same log.
+pub(crate) fn without_empty_end(mut segments: Vec<SegmentReader>) -> Vec<SegmentReader> {
+    if segments.len() > 1 && segments.last().is_some_and(|last| last.facts.is_empty()) {
+        segments.pop();
+    }
+    segments
+}
+
+impl SegmentFacts {
+    /// Whether it holds no record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+}
+
+impl Surveyed {
+    fn into_reader(self) -> SegmentReader {
+        let (salt, positions) = (self.header.salt, (self.header.first, self.next()));
+        SegmentReader::new((salt, self.last_crc), positions, self.end, self.file, Arc::new(()))
+    }
+}
+
+/// What was found in a copy of a segment.
+#[derive(Clone, Debug)]
+pub struct CheckedCopy {
+    /// The sound part of it, from its beginning.
+    pub facts: SegmentFacts,
+    /// The CRC of the frame before its first: the last one of the segment before it.
+    follows: u32,
+    /// Records of which parts are damaged that carry a checksum of their own. They count as sound.
+    pub damaged_parts: u64,
+    /// Why the sound part ends before the bytes that were asked for.
+    pub bad: Option<&'static str>,
+}
+
+impl CheckedCopy {
+    /// Whether it continues the log right behind another segment.
+    #[must_use]
+    pub fn follows(&self, before: &SegmentFacts) -> bool {
+        self.facts.first == before.next && self.follows == before.sum.crc
+    }
+}
+
+/// Reads the first `upto` bytes of a copy, frame by frame, and checks each.
+///
+/// Frames before `known`, which were checked before, are not read again. The first one that is not
+/// sound ends the check and is no error.
+///
+/// # Errors
+///
+/// The disk refused, or the file does not begin like a segment of this release.
+pub fn check_copy(
+    file: &Arc<dyn DiskFile>,
+    upto: u64,
+    known: Option<&SegmentFacts>,
+    parts_of: PartsOf,
+) -> Result<CheckedCopy, CopyError> {
+    let header = header_of(&**file)?;
+    let start = SegmentFacts {
+        first: header.first,
+        next: header.first,
+        bytes: SEGMENT_HEADER_BYTES as u64,
+        sum: SegmentSum { salt: header.salt, crc: header.prev_crc },
+    };
+    let follows = header.prev_crc;
+    let known = known.filter(|known| (known.first, known.sum.salt) == (header.first, header.salt));
+    let mut facts = known.cloned().unwrap_or(start);
+    let range = (facts.bytes, upto);
+    let mut frames = Frames::new(file.clone(), header.salt, range, parts_of);
+    let (mut damaged_parts, mut bad) = (0, None);
+    while facts.bytes < upto {
+        let expected = Expected { position: facts.next, prev_crc: Some(facts.sum.crc) };
+        match frames.take(expected) {
+            Ok(frame) => {
+                facts.next = facts.next.next();
+                facts.sum.crc = frame.crc;
+                facts.bytes = frames.offset();
+                damaged_parts += u64::from(frame.damaged);
+            }
+            Err(NoFrame::Bad(reason)) => {
+                bad = Some(reason);
+                break;
+            }
+            Err(NoFrame::Failed(error)) => return Err(error.into()),
+        }
+    }
+    Ok(CheckedCopy { facts, follows, damaged_parts, bad })
+}
+
+/// Why a copy can not be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// Its header is not what a segment begins with.
+    #[error("{0}")]
+    Header(&'static str),
+    /// A newer release wrote it.
+    #[error("it has format {0}, this release reads format {FORMAT}: use a newer one")]
+    NewerFormat(u32),
+    /// The disk refused.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+fn header_of(file: &dyn DiskFile) -> Result<SegmentHeader, CopyError> {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    file.read_at(&mut bytes, 0)?;
+    SegmentHeader::decode(&bytes).map_err(|bad| match bad {
+        BadHeader::Magic => CopyError::Header("it does not begin like a segment"),
+        BadHeader::Checksum => CopyError::Header("the segment's header is damaged"),
+        BadHeader::Version(found) => CopyError::NewerFormat(found),
+    })
+}

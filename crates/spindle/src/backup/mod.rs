@@ -1,0 +1,160 @@
+//! `spindle backup` and `spindle restore`, and `spindle verify` of a backup.
+//!
+//! - `server`: the segments of a running server, through its API
+//! - here: the commands
+
+mod server;
+
+use std::{io, path::Path, sync::Arc};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use spindle_backup::{Checked, FolderSource, Manifest, Manner, Source, back_up, check};
+use spindle_engine::record::checked_parts;
+use spindle_log::{OpenError, disk::RealDisk};
+
+use self::server::ServerSource;
+use crate::{
+    cli::{BackupArgs, RestoreArgs, VerifyArgs},
+    exit::{Code, Failure},
+    output::{Rows, write_line},
+};
+
+/// Takes a backup and says what is in it.
+pub fn backup(args: &BackupArgs) -> anyhow::Result<Code> {
+    let is_url = args.source.contains("://");
+    let mut source: Box<dyn Source> = if is_url {
+        Box::new(ServerSource::of(args)?)
+    } else {
+        Box::new(folder(Path::new(&args.source))?)
+    };
+    let dest = made(&args.dest)?;
+    // A server on the same disk goes first.
+    let manner = Manner { parts_of: checked_parts, rests: is_url };
+    let taken_at = format!("{:.0}", Timestamp::now());
+    let taken = back_up(&dest, &mut *source, manner, taken_at, &mut |_| {})?;
+    let more = [
+        ("copied", taken.copied_bytes, "copied_bytes"),
+        ("dropped", taken.dropped as u64, "dropped_segments"),
+    ];
+    print(&taken.manifest, args.json, &more)
+}
+
+/// Makes a data folder of a backup.
+pub fn restore(args: &RestoreArgs) -> anyhow::Result<Code> {
+    let backup = opened(&args.backup)?;
+    let folder = Arc::new(made(&args.folder)?);
+    let restored = spindle_backup::restore(&backup, folder, checked_parts, &mut |_| {})?;
+    print(&restored.manifest, args.json, &[])
+}
+
+/// Reads a backup through and says whether it is sound.
+pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
+    if args.repair {
+        let message =
+            "a backup is not repaired: take a new one, and keep this one until it is there";
+        return Err(Failure::with(Code::Usage, message));
+    }
+    let checked = check(&opened(&args.folder)?, checked_parts)?;
+    let mut out = io::stdout().lock();
+    let Checked { manifest, findings } = &checked;
+    let verdict = if checked.is_sound() { "sound" } else { "damaged" };
+    if args.json {
+        let mut object = object(manifest);
+        object["verdict"] = verdict.into();
+        object["sound"] = checked.is_sound().into();
+        object["findings"] = findings
+            .iter()
+            .map(|finding| json!({ "file": finding.file, "reason": finding.reason }))
+            .collect();
+        write_line(&mut out, object)?;
+    } else {
+        let mut rows = Rows::new(&["what", "found"]);
+        rows.add(["verdict".to_owned(), verdict.to_owned()]);
+        rows.add(["folder".to_owned(), args.folder.display().to_string()]);
+        add_rows(&mut rows, manifest);
+        for finding in findings {
+            rows.add(["damage".to_owned(), format!("{}: {}", finding.file, finding.reason)]);
+        }
+        if !checked.is_sound() {
+            let advice = "take a new backup to another folder; this one is not restored";
+            rows.add(["advice".to_owned(), advice.to_owned()]);
+        }
+        rows.print(&mut out)?;
+    }
+    Ok(if checked.is_sound() { Code::Ok } else { Code::Error })
+}
+
+fn folder(path: &Path) -> anyhow::Result<FolderSource> {
+    let disk = opened(path)?;
+    FolderSource::open(&disk, checked_parts).map_err(|error| match error {
+        OpenError::Locked { .. } => {
+            let advice = "back it up by its URL, such as http://127.0.0.1:7420";
+            anyhow::anyhow!("a server works on {}: {advice}", path.display())
+        }
+        other => other.into(),
+    })
+}
+
+fn opened(path: &Path) -> anyhow::Result<RealDisk> {
+    RealDisk::open(path).with_context(|| format!("cannot read the folder {}", path.display()))
+}
+
+fn made(path: &Path) -> anyhow::Result<RealDisk> {
+    let message = || format!("cannot write to the folder {}", path.display());
+    RealDisk::create_or_open(path).with_context(message)
+}
+
+/// Prints what is in a backup, and numbers beside it: their rows, and their fields.
+fn print(
+    manifest: &Manifest,
+    as_json: bool,
+    more: &[(&str, u64, &'static str)],
+) -> anyhow::Result<Code> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        let mut object = object(manifest);
+        for (_, number, field) in more {
+            object[*field] = (*number).into();
+        }
+        write_line(&mut out, object)?;
+        return Ok(Code::Ok);
+    }
+    let mut rows = Rows::new(&["what", "found"]);
+    add_rows(&mut rows, manifest);
+    for (name, number, _) in more {
+        rows.add([(*name).to_owned(), number.to_string()]);
+    }
+    rows.print(&mut out)?;
+    Ok(Code::Ok)
+}
+
+fn add_rows(rows: &mut Rows, manifest: &Manifest) {
+    let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
+    row("taken", manifest.taken_at.clone());
+    row("first", manifest.first.to_string());
+    row("next", manifest.end.to_string());
+    row("segments", manifest.segments.len().to_string());
+    row("bytes", manifest.bytes().to_string());
+    let damaged = damaged(manifest);
+    if damaged > 0 {
+        let text = "records with a damaged payload or result, as they were on the server";
+        row("damaged-bytes", format!("{damaged} {text}"));
+    }
+}
+
+fn damaged(manifest: &Manifest) -> u64 {
+    manifest.segments.iter().map(|kept| kept.damaged_records).sum()
+}
+
+fn object(manifest: &Manifest) -> Value {
+    json!({
+        "taken_at": manifest.taken_at,
+        "first": manifest.first.0,
+        "next": manifest.end.0,
+        "segments": manifest.segments.len(),
+        "bytes": manifest.bytes(),
+        "damaged_records": damaged(manifest),
+    })
+}

@@ -1,0 +1,83 @@
+//! Copies: of data folders (`backup`, `restore`), and of jobs (`export`, `import`).
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::{people::Native, reach::Papers};
+
+/// `spindle backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The URL of a running server, or a data folder that no server works on
+    #[arg(value_name = "URL|DIR", value_hint = ValueHint::DirPath)]
+    pub source: String,
+    /// The folder for the backup: new, empty, or with an older backup of the same server
+    #[arg(value_name = "BACKUP", value_hint = ValueHint::DirPath)]
+    pub dest: PathBuf,
+    #[command(flatten)]
+    pub papers: Papers,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `spindle backup` says of itself.
+pub const BACKUP_HELP: &str = "\
+All that was durable when the backup began is in it, and every byte is checked. What an older backup in the folder has \
+is not copied again; that one stays whole until the new one is. A token needs the role admin for all queues. \
+`spindle verify BACKUP` reads a backup through, `spindle restore` makes a data folder of it.";
+
+/// `spindle restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The backup
+    #[arg(value_name = "BACKUP", value_hint = ValueHint::DirPath)]
+    pub backup: PathBuf,
+    /// The data folder to make: new, or empty
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spindle export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The file to write, or - for standard output. One that was begun is continued
+    #[arg(value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Done and dead jobs too; they are not imported
+    #[arg(long)]
+    pub all: bool,
+    /// To standard output: begin with the job of this number
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    pub from: u64,
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// What `spindle export` says of itself.
+pub const EXPORT_HELP: &str = "\
+Each line is a JSON object with a `type`: export, constraint, queue, job, and end, which says how many there are. \
+A token needs the role inspect for all queues.";
+
+/// `spindle import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file that `export` has written, or - for standard input
+    #[arg(value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Pass over jobs that the server refuses, instead of stopping before them
+    #[arg(long)]
+    pub skip_refused: bool,
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// What `spindle import` says of itself.
+pub const IMPORT_HELP: &str = "\
+How far it came is kept in FILE.imported, so that it goes on there when it is run again. A job that was imported and is \
+still kept is not made a second time. Constraints and queues that the server has already stay as they are. A token needs \
+the roles admin and manage for all queues.";

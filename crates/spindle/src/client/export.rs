@@ -1,0 +1,237 @@
+//! `spindle export`: all jobs, queues and constraints of a server as lines of JSON.
+//!
+//! Jobs come by number, page by page. What was written of a file that was begun stays: the export
+//! goes on behind its last whole line.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use anyhow::Context;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{
+    native::Native,
+    web::{ApiRequest, encoded},
+};
+use crate::{
+    cli::ExportArgs,
+    exit::{Code, Failure},
+    output::write_json,
+};
+
+/// The version of the lines. `import` reads its own and older ones.
+pub const VERSION: u64 = 1;
+
+/// Runs `spindle export`.
+pub fn export(args: &ExportArgs) -> anyhow::Result<Code> {
+    let native = Native::of(&args.native)?;
+    if args.file.as_os_str() == "-" {
+        let begun = Begun { jobs: 0, next: args.from, has_head: args.from > 0 };
+        let mut out = BufWriter::new(io::stdout().lock());
+        write_all(&native, args, begun, &mut out)?;
+        out.flush()?;
+        return Ok(Code::Ok);
+    }
+    if args.from > 0 {
+        let message = "--from is for standard output: a file says itself how far it goes";
+        return Err(Failure::with(Code::Usage, message));
+    }
+    let message = || format!("cannot write to {}", args.file.display());
+    // Jobs may hold secrets.
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&args.file).with_context(message)?;
+    let begun = read_begun(&mut file, &args.file, args.all)?;
+    let mut out = BufWriter::new(file);
+    let jobs = write_all(&native, args, begun, &mut out)?;
+    out.flush().with_context(message)?;
+    out.get_ref().sync_all().with_context(message)?;
+    if args.native.json {
+        let object = json!({ "file": args.file.display().to_string(), "jobs": jobs });
+        write_json(&mut io::stdout().lock(), &object)?;
+    }
+    Ok(Code::Ok)
+}
+
+/// What a file has already.
+#[derive(Default)]
+struct Begun {
+    jobs: u64,
+    /// The number of the next job that can be missing.
+    next: u64,
+    /// It has all that comes before the jobs.
+    has_head: bool,
+}
+
+/// What tells a line from others.
+#[derive(Deserialize)]
+pub struct Kind<'a> {
+    /// What it is.
+    #[serde(borrow)]
+    pub r#type: std::borrow::Cow<'a, str>,
+    /// Of a job: its number.
+    #[serde(default)]
+    pub id: u64,
+    /// Of the first line: whether done and dead jobs are meant.
+    #[serde(default)]
+    finished: bool,
+}
+
+/// Reads a file that was begun, and cuts what is no whole line of it.
+fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> {
+    let mut begun = Begun::default();
+    let mut reader = BufReader::new(&mut *file);
+    let (mut line, mut end) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        if read == 0 || !line.ends_with(b"\n") {
+            break;
+        }
+        let kind: Kind<'_> = serde_json::from_slice(&line).map_err(|_| foreign(path))?;
+        match (&*kind.r#type, end) {
+            ("export", 0) if kind.finished == all => {}
+            ("export", 0) => {
+                let message = format!("{} was begun with another --all", path.display());
+                return Err(Failure::with(Code::Usage, message));
+            }
+            (_, 0) => return Err(foreign(path)),
+            ("job", _) => {
+                begun.jobs += 1;
+                begun.next = begun.next.max(kind.id + 1);
+                begun.has_head = true;
+            }
+            ("end", _) => {
+                let message = format!("{} is whole already: name another file", path.display());
+                return Err(Failure::with(Code::Usage, message));
+            }
+            _ => {}
+        }
+        end += read as u64;
+    }
+    if end == 0 && !line.starts_with(HEAD) && !HEAD.starts_with(&line) {
+        return Err(foreign(path));
+    }
+    // Before the first job it begins anew: what comes before them is little.
+    let keep = if begun.has_head { end } else { 0 };
+    file.set_len(keep)?;
+    file.seek(SeekFrom::Start(keep))?;
+    Ok(begun)
+}
+
+fn foreign(path: &Path) -> anyhow::Error {
+    let message =
+        format!("{} is no file that `spindle export` began: name another", path.display());
+    Failure::with(Code::Usage, message)
+}
+
+/// Writes what is missing, and how many jobs there are then.
+fn write_all(
+    native: &Native,
+    args: &ExportArgs,
+    begun: Begun,
+    out: &mut impl Write,
+) -> anyhow::Result<u64> {
+    if !begun.has_head {
+        write_head(native, args, out)?;
+    }
+    let mut jobs = begun.jobs;
+    let finished = args.all;
+    let mut cursor = begun.next.to_string();
+    loop {
+        let path = format!("/api/v1/jobs/export?finished={finished}&cursor={cursor}");
+        let page: Page = native.ask(ApiRequest::get(&path), "jobs")?;
+        for job in &page.jobs {
+            writeln!(out, "{}", job.get())?;
+            jobs += 1;
+        }
+        // A page that is written stays, whatever becomes of the next.
+        out.flush()?;
+        let Some(next) = page.next_cursor else { break };
+        cursor = next;
+    }
+    writeln!(out, "{}", json!({ "type": "end", "jobs": jobs }))?;
+    Ok(jobs)
+}
+
+/// The first line.
+#[derive(Serialize)]
+struct Head<'a> {
+    r#type: &'static str,
+    version: u64,
+    server: &'a str,
+    taken_at: String,
+    finished: bool,
+}
+
+/// How the first line begins: by that it is known when it is cut off.
+const HEAD: &[u8] = b"{\"type\":\"export\"";
+
+#[derive(Deserialize)]
+struct Page {
+    jobs: Vec<Box<RawValue>>,
+    next_cursor: Option<String>,
+}
+
+/// Writes what comes before the jobs: constraints and queues first, so that jobs find them there.
+fn write_head(native: &Native, args: &ExportArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let server: Value = native.ask(ApiRequest::get("/api/v1/server"), "server")?;
+    let head = Head {
+        r#type: "export",
+        version: VERSION,
+        server: server["version"].as_str().unwrap_or_default(),
+        taken_at: format!("{:.0}", Timestamp::now()),
+        finished: args.all,
+    };
+    write_json(out, &head)?;
+    for constraint in native.list("/api/v1/constraints", "constraints")? {
+        writeln!(out, "{}", constraint_line(constraint))?;
+    }
+    for queue in native.list("/api/v1/queues", "queues")? {
+        writeln!(out, "{}", queue_line(native, &queue)?)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// A constraint as a request puts it.
+fn constraint_line(constraint: Value) -> Value {
+    const PUT: [&str; 6] = ["queue", "queue_glob", "where", "per", "rate", "running_max"];
+    let mut line = Map::new();
+    line.insert("type".to_owned(), "constraint".into());
+    line.insert("name".to_owned(), constraint["name"].clone());
+    let fields = PUT.iter().filter_map(|name| Some((*name, constraint.get(name)?.clone())));
+    let fields: Map<String, Value> = fields.map(|(name, it)| (name.to_owned(), it)).collect();
+    line.insert("constraint".to_owned(), fields.into());
+    line.into()
+}
+
+fn queue_line(native: &Native, queue: &Value) -> anyhow::Result<Value> {
+    let place = place_of(queue).context("the server lists a queue without a name")?;
+    let path = format!("/api/v1/queues/{place}/settings");
+    let settings: Value = native.ask(ApiRequest::get(&path), "queue")?;
+    let mut line = json!({ "type": "queue", "paused": queue["paused"], "settings": settings });
+    for name in ["name", "name_base64"] {
+        if let Some(text) = queue.get(name) {
+            line[name] = text.clone();
+        }
+    }
+    Ok(line)
+}
+
+/// A queue's name as it stands in a path.
+pub fn place_of(queue: &Value) -> Option<String> {
+    if let Some(name) = queue.get("name").and_then(Value::as_str) {
+        return Some(encoded(name));
+    }
+    let name = BASE64_STANDARD.decode(queue.get("name_base64")?.as_str()?).ok()?;
+    Some(percent_encode(&name, NON_ALPHANUMERIC).to_string())
+}

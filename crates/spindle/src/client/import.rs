@@ -1,0 +1,401 @@
+//! `spindle import`: takes in what `spindle export` has written.
+//!
+//! Jobs go in batches. After each one that the server has on disk, the place in the file is noted
+//! beside it, so that an import that was ended goes on there. The batch whose answer was lost is sent
+//! again: the server knows its jobs by where they come from.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    export::{Kind, VERSION, place_of},
+    native::Native,
+    session::AskError,
+    web::{ApiRequest, encoded},
+};
+use crate::{
+    cli::ImportArgs,
+    exit::{Code, Failure},
+    output::{Rows, write_line},
+};
+
+const BATCH_MAX: usize = 1_000;
+/// A request's body has at most 16 MiB.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// A line is never longer: the largest payload, in base64, with room to spare.
+const LINE_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// What a server that is busy is asked again.
+const BUSY_TRIES: usize = 60;
+
+/// Runs `spindle import`.
+pub fn import(args: &ImportArgs) -> anyhow::Result<Code> {
+    let native = Native::of(&args.native)?;
+    let mut import = Import {
+        native,
+        skip_refused: args.skip_refused,
+        notes: None,
+        done: Done::default(),
+        lines: Vec::new(),
+        lines_bytes: 0,
+    };
+    if args.file.as_os_str() == "-" {
+        import.read(&mut io::stdin().lock())?;
+    } else {
+        let message = || format!("cannot read {}", args.file.display());
+        let mut file = BufReader::new(File::open(&args.file).with_context(message)?);
+        let notes = Notes::beside(&args.file, import.native.place());
+        import.done = notes.read()?;
+        file.seek(SeekFrom::Start(import.done.offset))?;
+        import.notes = Some(notes);
+        import.read(&mut file)?;
+    }
+    import.done.print(args.native.json)?;
+    Ok(if import.done.refused > 0 { Code::Error } else { Code::Ok })
+}
+
+/// What was done so far.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Done {
+    /// The server it was done at.
+    url: String,
+    /// So many bytes of the file.
+    offset: u64,
+    /// That is all of it.
+    ended: bool,
+    /// Jobs that were made.
+    imported: u64,
+    /// Jobs that were there already.
+    existing: u64,
+    /// Jobs that are done or dead.
+    finished: u64,
+    /// Jobs whose time is over.
+    expired: u64,
+    /// Jobs that the server refused.
+    refused: u64,
+    /// Queues that were set.
+    queues: u64,
+    /// Constraints that were put.
+    constraints: u64,
+}
+
+impl Done {
+    fn jobs(&self) -> u64 {
+        self.imported + self.existing + self.finished + self.expired + self.refused
+    }
+
+    fn print(&self, as_json: bool) -> io::Result<()> {
+        let counts = [
+            ("imported", self.imported),
+            ("existing", self.existing),
+            ("finished", self.finished),
+            ("expired", self.expired),
+            ("refused", self.refused),
+            ("queues", self.queues),
+            ("constraints", self.constraints),
+        ];
+        let mut out = io::stdout().lock();
+        if as_json {
+            let object: serde_json::Map<String, Value> =
+                counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            return write_line(&mut out, Value::from(object));
+        }
+        let mut rows = Rows::new(&["what", "count"]);
+        counts.into_iter().for_each(|(name, count)| rows.add([name.to_owned(), count.to_string()]));
+        rows.print(&mut out)
+    }
+}
+
+/// The file that says how far an import came.
+struct Notes {
+    path: PathBuf,
+    url: String,
+}
+
+impl Notes {
+    fn beside(file: &Path, url: String) -> Self {
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(".imported");
+        Self { path: file.with_file_name(name), url }
+    }
+
+    fn read(&self) -> anyhow::Result<Done> {
+        let text = match fs::read(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Done { url: self.url.clone(), ..Done::default() });
+            }
+            other => other.with_context(|| format!("cannot read {}", self.path.display()))?,
+        };
+        let path = self.path.display();
+        let done: Done = serde_json::from_slice(&text)
+            .map_err(|error| anyhow!("{path}: {error}; remove it to import from the beginning"))?;
+        if done.url != self.url {
+            let message = format!(
+                "{path} says that the file was imported to {}: copy the file to import it to {}, \
+                 or remove {path}",
+                done.url, self.url
+            );
+            return Err(Failure::with(Code::Usage, message));
+        }
+        Ok(done)
+    }
+
+    fn write(&self, done: &Done) -> anyhow::Result<()> {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new = self.path.with_file_name(name);
+        let text = serde_json::to_vec(done)?;
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        });
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+struct Import {
+    native: Native,
+    skip_refused: bool,
+    notes: Option<Notes>,
+    done: Done,
+    /// Jobs that are still to be sent.
+    lines: Vec<String>,
+    lines_bytes: usize,
+}
+
+#[derive(Deserialize)]
+struct Answers {
+    answers: Vec<Answer>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Taken { existing: bool },
+    Skipped { skipped: String },
+    Refused { problem: Problem },
+}
+
+impl Answer {
+    /// Another time it may be taken.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused { problem } if matches!(&*problem.code, "busy" | "disk_full"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    detail: String,
+}
+
+impl Import {
+    /// Reads lines to their end and does what they say.
+    fn read(&mut self, input: &mut impl BufRead) -> anyhow::Result<()> {
+        let mut offset = self.done.offset;
+        let mut is_first = offset == 0;
+        while let Some(line) = read_line(input)? {
+            let kind: Kind<'_> = serde_json::from_str(&line).map_err(|error| {
+                wrong(format!("the line at byte {offset} is none of an export: {error}"))
+            })?;
+            if is_first && kind.r#type != "export" {
+                return Err(wrong("the first line is none of an export".to_owned()));
+            }
+            is_first = false;
+            let (is_job, id) = (kind.r#type == "job", kind.id);
+            let text = line.trim_end();
+            let is_end = kind.r#type == "end";
+            if is_end || (is_job && self.is_full_with(text)) {
+                self.send(offset)?;
+            }
+            offset += line.len() as u64;
+            match &*kind.r#type {
+                "export" => check_version(text)?,
+                "constraint" => self.constraint(text)?,
+                "queue" => self.queue(text)?,
+                "end" => self.end(text, offset)?,
+                "job" => {
+                    self.lines_bytes += text.len();
+                    self.lines.push(text.to_owned());
+                }
+                other => {
+                    return Err(wrong(format!(
+                        "a line is a `{other}`, which is unknown (job {id})"
+                    )));
+                }
+            }
+        }
+        self.send(offset)?;
+        if self.done.ended {
+            return Ok(());
+        }
+        Err(anyhow!(
+            "the file has no end: it was cut off, or its export was; what it has is imported. Run the \
+             export again to its end, and then this import"
+        ))
+    }
+
+    /// The last line says how many jobs there are.
+    fn end(&mut self, line: &str, offset: u64) -> anyhow::Result<()> {
+        let (jobs, came) =
+            (serde_json::from_str::<Value>(line)?["jobs"].as_u64(), self.done.jobs());
+        if jobs != Some(came) {
+            let jobs = jobs.unwrap_or_default();
+            return Err(anyhow!(
+                "the file should have {jobs} jobs, and {came} came: it is not as it was written"
+            ));
+        }
+        self.done.ended = true;
+        self.note(offset)
+    }
+
+    /// Notes how far it came.
+    fn note(&mut self, offset: u64) -> anyhow::Result<()> {
+        self.done.offset = offset;
+        self.notes.as_ref().map_or(Ok(()), |notes| notes.write(&self.done))
+    }
+
+    fn is_full_with(&self, line: &str) -> bool {
+        let count = self.lines.len();
+        count == BATCH_MAX || (count > 0 && self.lines_bytes + line.len() > BATCH_BYTES)
+    }
+
+    /// Sends the jobs that were read, which end at `offset`, until all of them are answered.
+    fn send(&mut self, offset: u64) -> anyhow::Result<()> {
+        let body = format!("{{\"jobs\":[{}]}}", self.lines.join(","));
+        if !self.lines.is_empty() {
+            let answers = self.answers(&body)?;
+            self.count(&answers)?;
+        }
+        self.lines.clear();
+        self.lines_bytes = 0;
+        self.note(offset)
+    }
+
+    /// What becomes of each job. A server that has no room now is asked again.
+    fn answers(&self, body: &str) -> anyhow::Result<Vec<Answer>> {
+        for _ in 0..BUSY_TRIES {
+            let mut asking = ApiRequest::post("/api/v1/jobs/import");
+            asking.body = Some(body.as_bytes().to_vec());
+            let Answers { answers } = self.native.ask(asking, "jobs")?;
+            if answers.len() != self.lines.len() {
+                return Err(anyhow!("the server left answers out"));
+            }
+            if !answers.iter().any(Answer::is_busy) {
+                return Ok(answers);
+            }
+            sleep(Duration::from_secs(1));
+        }
+        Err(anyhow!("the server takes no jobs now, `spindle status` says why; run it again then"))
+    }
+
+    fn count(&mut self, answers: &[Answer]) -> anyhow::Result<()> {
+        let mut done = self.done.clone();
+        let mut refused = Vec::new();
+        for (answer, line) in answers.iter().zip(&self.lines) {
+            match answer {
+                Answer::Taken { existing: false } => done.imported += 1,
+                Answer::Taken { existing: true } => done.existing += 1,
+                Answer::Skipped { skipped } if skipped == "expired" => done.expired += 1,
+                Answer::Skipped { .. } => done.finished += 1,
+                Answer::Refused { problem } => {
+                    let id = serde_json::from_str::<Kind<'_>>(line).map_or(0, |kind| kind.id);
+                    refused.push(format!("job {id}: the server refused: {}", problem.detail));
+                    done.refused += 1;
+                }
+            }
+        }
+        for line in &refused {
+            eprintln!("{line}");
+        }
+        if !refused.is_empty() && !self.skip_refused {
+            return Err(anyhow!(
+                "{} jobs were refused; see to what is said above and run it again: it goes on with \
+                 them, or passes over them with --skip-refused",
+                refused.len()
+            ));
+        }
+        self.done = done;
+        Ok(())
+    }
+
+    /// Puts a constraint, unless there is one of that name.
+    fn constraint(&mut self, line: &str) -> anyhow::Result<()> {
+        let line: Value = serde_json::from_str(line)?;
+        let name =
+            line["name"].as_str().ok_or_else(|| wrong("a constraint has no name".to_owned()))?;
+        let path = format!("/api/v1/constraints/{}", encoded(name));
+        if self.put_if_new(&path, &line["constraint"], &format!("constraint {name}"))? {
+            self.done.constraints += 1;
+        }
+        Ok(())
+    }
+
+    /// Sets a queue, unless there is one of that name.
+    fn queue(&mut self, line: &str) -> anyhow::Result<()> {
+        let line: Value = serde_json::from_str(line)?;
+        let place = place_of(&line).ok_or_else(|| wrong("a queue has no name".to_owned()))?;
+        let path = format!("/api/v1/queues/{place}");
+        let (at, settings) = (format!("{path}/settings"), &line["settings"]);
+        let is_new = self.put_if_new(&at, settings, "queue")?;
+        self.done.queues += u64::from(is_new);
+        if line["paused"] != true {
+            return Ok(());
+        }
+        // An import that was ended may have set it, and not paused it yet.
+        if is_new || self.native.ask::<Value>(ApiRequest::get(&at), "queue")? == *settings {
+            let path = format!("{path}/pause");
+            self.native.answer(ApiRequest::post(&path).with(&json!({})), "queue")?;
+        }
+        Ok(())
+    }
+
+    /// Whether it was put: not when there is one, which stays as it is.
+    fn put_if_new(&self, path: &str, body: &Value, about: &str) -> anyhow::Result<bool> {
+        let mut asking = ApiRequest::of(ureq::http::Method::PUT, path).with(body);
+        asking.headers.push(("If-None-Match", "*".to_owned()));
+        match self.native.http().answer(asking) {
+            Ok(_) => Ok(true),
+            Err(AskError::Refused { code: Some(code), .. }) if code == "revision_mismatch" => {
+                Ok(false)
+            }
+            Err(error) => Err(self.native.explain(error, about)),
+        }
+    }
+}
+
+fn check_version(line: &str) -> anyhow::Result<()> {
+    let head: Value = serde_json::from_str(line)?;
+    match head["version"].as_u64() {
+        Some(version) if version <= VERSION => Ok(()),
+        _ => Err(wrong("a newer release wrote the file: use that one".to_owned())),
+    }
+}
+
+fn wrong(message: String) -> anyhow::Error {
+    Failure::with(Code::Usage, message)
+}
+
+/// The next line, its end included.
+fn read_line(input: &mut impl BufRead) -> anyhow::Result<Option<String>> {
+    let mut line = Vec::new();
+    let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if !line.ends_with(b"\n") {
+        let why = if read as u64 == LINE_BYTES_MAX { "is too long" } else { "is cut off" };
+        return Err(wrong(format!("the last line that was read {why}")));
+    }
+    String::from_utf8(line).map(Some).map_err(|_| wrong("a line is not UTF-8".to_owned()))
+}

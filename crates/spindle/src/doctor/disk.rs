@@ -1,0 +1,117 @@
+//! How much room the disk has, and how fast it makes a write durable: what every commit waits for.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process,
+    time::{Duration, Instant},
+};
+
+use nix::{fcntl::OFlag, sys::statvfs::statvfs};
+
+use super::{Findings, said};
+use crate::config::Config;
+
+/// Measured for at most so long, and so often.
+const MEASURE_FOR: Duration = Duration::from_secs(1);
+const WRITES_MAX: usize = 500;
+/// One write: a small commit.
+const WRITE_BYTES: usize = 4096;
+/// A disk whose slowest syncs take longer is felt by everybody who submits.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Checks the disk that the data folder is on, or will be.
+pub fn check(config: &Config, findings: &mut Findings) {
+    let Some(folder) = nearest(&config.data) else { return };
+    check_room(&folder, config, findings);
+    match measure(&folder) {
+        Ok(mut times) if !times.is_empty() => {
+            times.sort_unstable();
+            let at = |share: usize| times[(times.len() - 1) * share / 100];
+            let (half, slow) = (at(50), at(99));
+            let found = format!(
+                "a write of 4 KiB is durable after {} (half of them), {} (99 of 100)",
+                shown(half),
+                shown(slow)
+            );
+            if slow > SLOW {
+                let advice = "nothing is acknowledged faster: a local SSD, fewer neighbours, or \
+                              --sync interval:10ms if the last ones may be lost";
+                findings.warn("disk-speed", found, advice);
+            } else {
+                findings.ok("disk-speed", found);
+            }
+        }
+        Ok(_) => {}
+        Err(error) => {
+            let found = format!("cannot write to {}: {}", folder.display(), said(&error));
+            findings.wrong("disk-speed", found, "let the server's user write there, or make room");
+        }
+    }
+}
+
+/// The folder, or the one above it that is there.
+fn nearest(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned)
+}
+
+fn check_room(folder: &Path, config: &Config, findings: &mut Findings) {
+    let Ok(room) = statvfs(folder) else { return };
+    let free = room.blocks_available() * room.fragment_size();
+    let taken: u64 = fs::read_dir(&config.data)
+        .map(|entries| {
+            entries.flatten().filter_map(|it| it.metadata().ok()).map(|it| it.len()).sum()
+        })
+        .unwrap_or(0);
+    let found = format!("{} MiB are free, the data takes {} MiB", free >> 20, taken >> 20);
+    let advice = "make room: the server refuses jobs when it can prepare no segment";
+    if free < 2 * config.segment_bytes {
+        findings.wrong("disk-room", found, advice);
+    } else if free < taken {
+        let advice = "make room for as much again: compaction writes before it drops";
+        findings.warn("disk-room", found, advice);
+    } else {
+        findings.ok("disk-room", found);
+    }
+    if room.files_available() == 0 && room.files() > 0 {
+        findings.wrong("disk-room", "the file system has no inode left", "remove small files");
+    }
+}
+
+/// How long each of some durable writes takes. The file has no name, or loses it at once.
+fn measure(folder: &Path) -> io::Result<Vec<Duration>> {
+    let file = nameless(folder)?;
+    // As the log does it: into room that is there already.
+    file.write_all_at(&vec![0; WRITE_BYTES * WRITES_MAX], 0)?;
+    file.sync_all()?;
+    let block = [0x5a; WRITE_BYTES];
+    let (begun, mut times) = (Instant::now(), Vec::new());
+    while times.len() < WRITES_MAX && begun.elapsed() < MEASURE_FOR {
+        let at = Instant::now();
+        file.write_all_at(&block, (times.len() * WRITE_BYTES) as u64)?;
+        file.sync_data()?;
+        times.push(at.elapsed());
+    }
+    Ok(times)
+}
+
+fn nameless(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let without = options.clone().custom_flags(OFlag::O_TMPFILE.bits()).open(folder);
+    if without.is_ok() {
+        return without;
+    }
+    // Not every file system can.
+    let path = folder.join(format!("doctor-{}.tmp", process::id()));
+    let file = options.create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}

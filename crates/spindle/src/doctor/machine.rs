@@ -1,0 +1,157 @@
+//! What the machine lets the server have: files, memory, and a clock.
+
+use std::{
+    fs,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use jiff::Timestamp;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use super::Findings;
+use crate::config::Config;
+
+/// Segments, sockets that listen, and so on.
+const FILES_BESIDE_CONNECTIONS: u64 = 256;
+/// What a server takes besides what is set.
+const MEMORY_BESIDE: u64 = 256 << 20;
+/// Clocks may differ by so much before TTLs are held.
+const CLOCK_MS: u64 = 5 * 60 * 1000;
+/// 2020: nothing was written earlier.
+const EARLIEST_MS: u64 = 1_577_836_800_000;
+
+/// Checks limits and memory.
+pub fn check(config: &Config, findings: &mut Findings) {
+    check_files(config, findings);
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_FSIZE)
+        && hard < config.segment_bytes
+    {
+        let found = format!("a file may have {hard} bytes, a segment has {}", config.segment_bytes);
+        findings.wrong("file-size", found, "raise it: LimitFSIZE, ulimit -f");
+    }
+    check_memory(config, findings);
+}
+
+fn check_files(config: &Config, findings: &mut Findings) {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let wanted = config.connections_max as u64 + FILES_BESIDE_CONNECTIONS;
+    let number = |limit| {
+        if limit == RLIM_INFINITY { "any number of".to_owned() } else { format!("{limit}") }
+    };
+    let found = format!("{} files may be open ({} by default)", number(hard), number(soft));
+    if hard < wanted {
+        let advice =
+            format!("raise it to {wanted} (LimitNOFILE, ulimit -n) or lower --connections-max");
+        findings.warn("open-files", found, &advice);
+    } else {
+        findings.ok("open-files", found);
+    }
+}
+
+fn check_memory(config: &Config, findings: &mut Findings) {
+    let wanted = config.payload_memory_bytes + MEMORY_BESIDE;
+    let limits = [("the cgroup", cgroup_memory()), ("the machine", machine_memory())];
+    let least = limits.into_iter().filter_map(|(whose, bytes)| Some((bytes?, whose))).min();
+    let Some((bytes, whose)) = least else { return };
+    let found = format!("{whose} gives {} MiB", bytes >> 20);
+    if bytes < wanted {
+        let advice = format!(
+            "the settings may take {} MiB and jobs come on top: give it more, or lower --payload-memory",
+            wanted >> 20
+        );
+        findings.warn("memory", found, &advice);
+    } else {
+        findings.ok("memory", found);
+    }
+}
+
+/// What `memory.max` of the own cgroup says, or of one above it.
+fn cgroup_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mut place = std::path::PathBuf::from(format!("/sys/fs/cgroup{own}"));
+    let mut least = None;
+    while place.starts_with("/sys/fs/cgroup") {
+        let max = fs::read_to_string(place.join("memory.max")).ok();
+        let max: Option<u64> = max.and_then(|text| text.trim().parse().ok());
+        least = least.into_iter().chain(max).min();
+        place.pop();
+    }
+    least
+}
+
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Checks the wall clock, against the time of the log's newest record where there is one.
+pub fn check_clock(newest_ms: Option<u64>, findings: &mut Findings) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    judge_clock(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), newest_ms, findings);
+    check_steady(findings);
+}
+
+fn judge_clock(now_ms: u64, newest_ms: Option<u64>, findings: &mut Findings) {
+    let shown = |ms: u64| {
+        let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        at.map_or_else(|| format!("{ms} ms"), |at| format!("{at:.0}"))
+    };
+    let now = shown(now_ms);
+    let set = "set the clock, and keep it by NTP";
+    match newest_ms {
+        _ if now_ms < EARLIEST_MS => findings.wrong("clock", format!("it says {now}"), set),
+        Some(newest) if newest > now_ms + CLOCK_MS => {
+            let found = format!("it says {now}, and the log was written until {}", shown(newest));
+            let advice = "set the clock; until it has caught up, TTLs delete nothing. If it is right: \
+                          `spindle clock accept`";
+            findings.wrong("clock", found, advice);
+        }
+        Some(newest) => {
+            findings.ok("clock", format!("{now}; the log was written until {}", shown(newest)));
+        }
+        None => findings.ok("clock", now),
+    }
+}
+
+/// Looks whether the wall clock goes with the one that nobody sets.
+fn check_steady(findings: &mut Findings) {
+    const LOOK: Duration = Duration::from_millis(100);
+    const APART: Duration = Duration::from_millis(50);
+    let (wall, steady) = (SystemTime::now(), Instant::now());
+    std::thread::sleep(LOOK);
+    let passed = steady.elapsed();
+    // Asked for last, so that being stopped in between only makes it the longer one.
+    let Ok(by_wall) = wall.elapsed() else {
+        findings.warn("clock", "it was set back just now", "keep it by NTP, which slews it");
+        return;
+    };
+    if by_wall + APART < passed {
+        findings.warn("clock", "it goes slower than time passes", "keep it by NTP, which slews it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn a_clock_behind_the_log_is_wrong() {
+        const NOW: u64 = 1_800_000_000_000;
+        for (now, newest, verdict) in [
+            (NOW, None, Verdict::Ok),
+            (NOW, Some(NOW - 1), Verdict::Ok),
+            (NOW, Some(NOW + CLOCK_MS), Verdict::Ok),
+            (NOW, Some(NOW + CLOCK_MS + 1), Verdict::Wrong),
+            (EARLIEST_MS - 1, None, Verdict::Wrong),
+            (0, Some(0), Verdict::Wrong),
+        ] {
+            let mut findings = Findings::default();
+            judge_clock(now, newest, &mut findings);
+            assert_eq!(findings.0[0].verdict, verdict, "{now} {newest:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The settings, and the files they name.
+
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use jiff::Timestamp;
+use spindle_access::{Tokens, read_secret};
+use spindle_tls::{ServerFiles, ServerTls, validity};
+
+use super::Findings;
+use crate::config::{Config, Missing, Resolved};
+
+/// A certificate that ends sooner than this is to be renewed.
+const RENEW_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// Checks all that can be seen without the folder.
+pub fn check(resolved: &Resolved, findings: &mut Findings) {
+    let config = &resolved.config;
+    findings.ok("settings", "all of them can be read, and none contradicts another");
+    for name in &resolved.unknown_environment {
+        let advice = "correct it or leave it out; `spindle config` lists all settings";
+        findings.warn("settings", format!("{name} in the environment is no setting"), advice);
+    }
+    check_doors(config, findings);
+    check_tokens(config, findings);
+    check_tls(config, findings);
+    for (what, path) in [
+        ("jobd-master-password", &config.jobd_master_password_file),
+        ("webhook-secret", &config.webhook_secret_file),
+    ] {
+        let Some(path) = path else { continue };
+        match read_secret(path) {
+            Ok(_) => findings.ok(what, path.display().to_string()),
+            Err(error) => findings.wrong(what, error.to_string(), "the server does not start"),
+        }
+    }
+}
+
+fn check_doors(config: &Config, findings: &mut Findings) {
+    for (door, address) in config.doors() {
+        let missing = match config.missing(door, address) {
+            None => {
+                findings.ok("doors", format!("{door} on {address}"));
+                continue;
+            }
+            Some(Missing::Identity) => "it asks nobody who they are",
+            Some(Missing::Tls) => "everyone on the way can read and change what is sent",
+            Some(Missing::Both) => {
+                "it asks nobody who they are, and everyone on the way can read and change what is \
+                 sent"
+            }
+        };
+        let advice = "give it tokens (--tokens) and a certificate (--tls-cert, --tls-key), or \
+                      listen on loopback";
+        findings.warn("doors", format!("{door} on {address}: {missing}"), advice);
+    }
+}
+
+fn check_tokens(config: &Config, findings: &mut Findings) {
+    let Some(path) = &config.tokens else { return };
+    let tokens = match Tokens::of_file(path) {
+        Ok(tokens) => tokens,
+        Err(error) => {
+            findings.wrong("tokens", error.to_string(), "the server does not start");
+            return;
+        }
+    };
+    let expired: Vec<&str> = tokens
+        .identities()
+        .into_iter()
+        .filter(|identity| identity.has_expired(SystemTime::now()))
+        .map(|identity| identity.name())
+        .collect();
+    let all = format!("{}: {} of them", path.display(), tokens.len());
+    if tokens.is_empty() {
+        let advice = "nobody can come in: make one with `spindle token new`";
+        findings.warn("tokens", format!("{} has no token", path.display()), advice);
+    } else if expired.is_empty() {
+        findings.ok("tokens", all);
+    } else {
+        let found = format!("{all}, expired: {}", expired.join(", "));
+        findings.warn("tokens", found, "take them out, or make new ones with `spindle token new`");
+    }
+}
+
+fn check_tls(config: &Config, findings: &mut Findings) {
+    let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return };
+    let (certificate, key) = (certificate.clone(), key.clone());
+    let path = certificate.clone();
+    let client_ca = config.tls_client_ca.clone();
+    let files = ServerFiles { certificate, key, client_ca, client_certificate_required: false };
+    match ServerTls::load(files) {
+        Err(error) => findings.wrong("certificate", error.to_string(), "the server does not start"),
+        Ok(_) => check_validity(&path, SystemTime::now(), findings),
+    }
+}
+
+fn check_validity(path: &Path, now: SystemTime, findings: &mut Findings) {
+    let (from, until) = match validity(path) {
+        Ok(validity) => validity,
+        Err(error) => {
+            findings.wrong("certificate", error.to_string(), "clients will refuse it");
+            return;
+        }
+    };
+    let shown = |at: SystemTime| {
+        Timestamp::try_from(at).map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"))
+    };
+    let name = path.display();
+    let renew = "renew it and send the server SIGHUP";
+    if now < from {
+        let advice = "set the machine's clock, or get another certificate";
+        findings.wrong("certificate", format!("{name} is valid from {} on", shown(from)), advice);
+    } else if now >= until {
+        findings.wrong("certificate", format!("{name} has expired on {}", shown(until)), renew);
+    } else if now + RENEW_BEFORE >= until {
+        findings.warn("certificate", format!("{name} expires on {}", shown(until)), renew);
+    } else {
+        findings.ok("certificate", format!("{name} is valid until {}", shown(until)));
+    }
+}

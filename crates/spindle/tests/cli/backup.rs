@@ -1,0 +1,206 @@
+//! `spindle backup` and `restore`: under load, with kills.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use spindle_testkit::{PATIENCE, Program};
+use tempfile::TempDir;
+
+use crate::{
+    fake_workq::{spindle, stderr, stdout},
+    native::{at, object, output_of, served, url},
+    serve::{Served, damage, data, segment},
+};
+
+/// Short segments, so that there are several.
+const SEGMENTS: [&str; 2] = ["--segment-size", "1MiB"];
+
+fn served_on(data: &str) -> Served {
+    served(&[&["--data", data], &SEGMENTS[..]].concat())
+}
+
+fn run(arguments: &[&str]) -> Value {
+    let output = spindle(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    object(&stdout(&output))
+}
+
+/// The exit code of a command that fails, and what it says.
+fn refused(arguments: &[&str]) -> (i32, String) {
+    let output = spindle(arguments).output().unwrap();
+    (output.status.code().unwrap(), stderr(&output))
+}
+
+/// Adds a job for each number, with it as the payload and a tail that fills the log.
+fn add(served: &Served, numbers: std::ops::Range<usize>, folder: &Path) -> Vec<String> {
+    let file = folder.join("lines");
+    let line = |n| format!("job {n} {}\n", "x".repeat(1000));
+    fs::write(&file, numbers.map(line).collect::<String>()).unwrap();
+    let added = output_of(served, &["add", "q", "--lines", file.to_str().unwrap()]);
+    added.lines().map(str::to_owned).collect()
+}
+
+/// A place for a backup, and the folder to remove.
+fn place() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backup").to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+/// Submits for as long as it is there.
+fn load(served: &Served) -> Program {
+    let script =
+        "while :; do \"$0\" add load \"$(head -c 5000 /dev/zero | tr '\\0' y)\" || exit; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_spindle")]);
+    command.env("SPINDLE_URL", url(served)).env_remove("SPINDLE_WORKQ");
+    Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+#[test]
+fn every_job_that_was_durable_is_there_after_a_kill_and_a_restore() {
+    let (folder, data) = data();
+    let (_kept, backup) = place();
+    let mut server = served_on(&data);
+    let ids = add(&server, 0..3000, folder.path());
+    let mut load = load(&server);
+    let taken = run(&["backup", "--json", &url(&server), &backup]);
+    assert!(taken["segments"].as_u64().unwrap() > 1, "{taken}");
+    let again = run(&["backup", "--json", &url(&server), &backup]);
+    assert!(again["copied_bytes"].as_u64() < taken["copied_bytes"].as_u64(), "{again}");
+    server.kill();
+    load.crash();
+    assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+    let restored = folder.path().join("restored").to_str().unwrap().to_owned();
+    assert_eq!(run(&["restore", "--json", &backup, &restored])["next"], again["next"]);
+    assert_eq!(run(&["verify", "--json", &restored])["verdict"], "sound");
+    let mut server = served_on(&restored);
+    let queue = object(&output_of(&server, &["queue", "show", "q", "--json"]));
+    assert_eq!(queue["jobs"]["ready"], 3000, "{queue}");
+    for n in [0, 1, 1499, 2999] {
+        let job = output_of(&server, &["job", &ids[n]]);
+        assert!(job.contains(&format!("job {n} xxx")), "{job}");
+    }
+    // The restored server goes on, and is backed up to the same place.
+    add(&server, 0..100, folder.path());
+    let on = run(&["backup", "--json", &url(&server), &backup]);
+    assert!(on["next"].as_u64() > again["next"].as_u64(), "{on}");
+    assert!(server.end().success());
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < deadline, "it did not happen");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_backup_that_is_killed_leaves_the_one_before_and_is_taken_again() {
+    let (folder, data) = data();
+    let (_kept, backup) = place();
+    let server = served_on(&data);
+    add(&server, 0..500, folder.path());
+    let first = run(&["backup", "--json", &url(&server), &backup]);
+    add(&server, 500..6000, folder.path());
+    let files = || fs::read_dir(&backup).unwrap().count();
+    let before = files();
+    let mut killed = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["backup", &url(&server), &backup])
+            .stdout(Stdio::null()),
+    );
+    // In the middle: a segment more than there was.
+    wait_for(|| files() > before + 1);
+    killed.crash();
+    let found = run(&["verify", "--json", &backup]);
+    assert_eq!((&found["verdict"], &found["next"]), (&"sound".into(), &first["next"]));
+    let taken = run(&["backup", "--json", &url(&server), &backup]);
+    assert!(taken["next"].as_u64() > first["next"].as_u64());
+    assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+}
+
+#[test]
+fn a_server_that_is_killed_during_a_backup_fails_it_and_nothing_else() {
+    let (folder, data) = data();
+    let (_kept, backup) = place();
+    let mut server = served_on(&data);
+    add(&server, 0..500, folder.path());
+    let first = run(&["backup", "--json", &url(&server), &backup]);
+    let old_url = url(&server);
+    server.kill();
+    let (code, said) = refused(&["backup", &old_url, &backup]);
+    assert!(code == 1 && said.contains("is the server running?"), "{said}");
+    // The folder that it left is backed up to the same place.
+    let taken = run(&["backup", "--json", &data, &backup]);
+    assert_eq!(
+        (&taken["first"], taken["next"].as_u64() >= first["next"].as_u64()),
+        (&0.into(), true)
+    );
+    assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+}
+
+#[test]
+fn what_is_refused_says_what_to_do() {
+    let (_folder, data) = data();
+    let (kept, backup) = place();
+    let mut server = served_on(&data);
+    output_of(&server, &["add", "q", "the payload"]);
+    let (code, said) = refused(&["backup", &data, &backup]);
+    assert!(code == 1 && said.contains("back it up by its URL"), "{said}");
+    run(&["backup", "--json", &url(&server), &backup]);
+    assert!(server.end().success());
+    for (arguments, wanted, part) in [
+        (["restore", &backup, &data], 1, "is not empty"),
+        (["restore", &data, &backup], 1, "is not empty"),
+        (["backup", "nowhere", &backup], 1, "cannot read the folder nowhere"),
+        (["backup", &backup, &data], 1, "holds no log"),
+        (["verify", "--repair", &backup], 2, "a backup is not repaired"),
+    ] {
+        let (code, said) = refused(&arguments);
+        assert!(code == wanted && said.contains(part), "{arguments:?}: {code} {said}");
+    }
+    let (code, said) = refused(&["backup", &data, kept.path().to_str().unwrap()]);
+    assert!(code == 1 && said.contains("choose an empty or a new folder"), "{said}");
+    let nothing = kept.path().join("new");
+    let (code, said) =
+        refused(&["restore", kept.path().to_str().unwrap(), nothing.to_str().unwrap()]);
+    assert!(code == 1 && said.contains("holds no backup"), "{said}");
+    let copy = fs::read_dir(&backup).unwrap().map(|it| it.unwrap().path());
+    let copy = copy.into_iter().find(|it| it.extension().is_some_and(|it| it == "copy")).unwrap();
+    damage(&copy, b"the payload");
+    let output = spindle(&["verify", &backup]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("payloads or results are damaged"), "{}", stdout(&output));
+    let (code, said) = refused(&["restore", &backup, nothing.to_str().unwrap()]);
+    assert!(code == 1 && said.contains("are damaged"), "{said}");
+}
+
+#[test]
+fn damage_to_a_payload_at_the_server_is_kept_and_said() {
+    let (_folder, data) = data();
+    let (_kept, backup) = place();
+    let mut server = served_on(&data);
+    output_of(&server, &["add", "q", "the payload"]);
+    assert!(server.end().success());
+    damage(&segment(&data), b"the payload");
+    let taken = run(&["backup", "--json", &data, &backup]);
+    assert_eq!(taken["damaged_records"], 1);
+    assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+}
+
+#[test]
+fn a_server_in_memory_has_nothing_to_back_up() {
+    let (_kept, backup) = place();
+    let server = served(&["--memory"]);
+    let output = at(&server, &["backup", &url(&server), &backup]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("in memory only"), "{}", stderr(&output));
+}

@@ -1,0 +1,128 @@
+//! `spindle doctor`: what it finds, and how it ends.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use serde_json::Value;
+use spindle_testkit::Certificates;
+
+use crate::{
+    fake_workq::{spindle, stdout},
+    native::{object, output_of, served},
+    serve::{data, segment},
+};
+
+/// How it ended, and what it found.
+fn found(arguments: &[&str]) -> (i32, Vec<Value>) {
+    let output = spindle(&[&["doctor", "--json"], arguments].concat()).output().unwrap();
+    let lines = stdout(&output).lines().map(object).collect();
+    (output.status.code().unwrap(), lines)
+}
+
+#[track_caller]
+fn has(found: &[Value], check: &str, verdict: &str, part: &str) {
+    let is_it = |it: &&Value| it["check"] == check && it["verdict"] == verdict;
+    let texts: Vec<_> =
+        found.iter().filter(is_it).map(|it| it["found"].as_str().unwrap()).collect();
+    assert!(texts.iter().any(|text| text.contains(part)), "{check} {verdict} {part}: {found:?}");
+    // Whatever is not as it should be comes with what to do.
+    assert!(found.iter().all(|it| (it["verdict"] == "ok") == it["advice"].is_null()), "{found:?}");
+}
+
+#[test]
+fn a_server_and_its_folder_are_looked_at_while_it_runs() {
+    let (_folder, data) = data();
+    let served = served(&["--data", &data]);
+    output_of(&served, &["add", "q", "x"]);
+    let (code, found) = found(&["--data", &data]);
+    assert_eq!(code, 0, "{found:?}");
+    has(&found, "lock", "ok", "works on the folder");
+    has(&found, "log", "ok", "1 segments");
+    has(&found, "clock", "ok", "the log was written until");
+    has(&found, "disk-room", "ok", "MiB are free");
+    has(&found, "open-files", "ok", "files may be open");
+    has(&found, "doors", "ok", "http on");
+    assert!(found.iter().any(|it| it["check"] == "disk-speed"), "{found:?}");
+    // It leaves nothing behind, and the server goes on.
+    output_of(&served, &["add", "q", "x"]);
+    assert!(
+        fs::read_dir(&data).unwrap().all(|it| !it
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .contains("doctor"))
+    );
+    let text = stdout(&spindle(&["doctor", "--data", &data]).unwrap());
+    assert!(text.contains("lock\tok\t"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_a_folder_is_said() {
+    let (folder, data) = data();
+    let (code, of_none) = found(&["--data", &data]);
+    assert_eq!(code, 0);
+    has(&of_none, "folder", "ok", "the server makes it");
+    let mut served = served(&["--data", &data]);
+    output_of(&served, &["add", "q", "x"]);
+    assert!(served.end().success());
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, open) = found(&["--data", &data]);
+    assert_eq!(code, 0);
+    has(&open, "folder", "warning", "mode 0755");
+    has(&open, "lock", "ok", "no server works");
+    let file = segment(&data);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let (code, damaged) = found(&["--data", &data]);
+    assert_eq!(code, 1);
+    has(&damaged, "log", "wrong", "does not begin like a segment");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let (code, no_folder) = found(&["--data", file.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    has(&no_folder, "folder", "wrong", "is no folder");
+}
+
+#[test]
+fn what_is_wrong_with_settings_is_said() {
+    let (folder, data) = data();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (code, bad) = found(&["--data", &data, "--require-auth", "--jobd-master", "off"]);
+    assert_eq!(code, 1);
+    has(&bad, "settings", "wrong", "tokens");
+    let tokens = path("tokens");
+    fs::write(&tokens, "").unwrap();
+    fs::set_permissions(Path::new(&tokens), fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, open) = found(&["--data", &data, "--tokens", &tokens]);
+    assert_eq!(code, 1);
+    has(&open, "tokens", "wrong", "open to all users");
+    let (code, insecure) =
+        found(&["--data", &data, "--http", "0.0.0.0:7420", "--insecure", "http"]);
+    assert_eq!(code, 0);
+    has(&insecure, "doors", "warning", "asks nobody");
+    let output =
+        spindle(&["doctor", "--json", "--data", &data]).env("SPINDLE_SERVE_DATTA", "x").unwrap();
+    assert!(stdout(&output).contains("SPINDLE_SERVE_DATTA"), "{}", stdout(&output));
+    let (code, missing) =
+        found(&["--data", &data, "--tls-cert", &path("no"), "--tls-key", &path("no")]);
+    assert_eq!(code, 1);
+    has(&missing, "certificate", "wrong", "cannot read");
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_wrong() {
+    let (_folder, data) = data();
+    let certificates = Certificates::new();
+    let (sound, old) = (certificates.server(), certificates.expired_client("old"));
+    for (certificate, key, code, verdict, part) in [
+        (&sound.certificate, &sound.key, 0, "ok", "is valid until"),
+        (&old.certificate, &old.key, 1, "wrong", "has expired on 2021-01-01"),
+        (&sound.certificate, &old.key, 1, "wrong", "does not fit"),
+    ] {
+        let [certificate, key] = [certificate, key].map(|path| path.to_str().unwrap());
+        let arguments = ["--data", &data, "--tls-cert", certificate, "--tls-key", key];
+        let (ended, found) = found(&arguments);
+        assert_eq!(ended, code, "{found:?}");
+        has(&found, "certificate", verdict, part);
+    }
+}

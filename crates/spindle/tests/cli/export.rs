@@ -1,0 +1,230 @@
+//! `spindle export` and `import`: cut off anywhere, killed, run again.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use spindle_testkit::{Program, free_address};
+
+use crate::{
+    fake_workq::{stderr, stdout},
+    native::{at, object, output_of, served, url},
+    serve::{Served, data},
+};
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+fn lines(file: &str) -> Vec<Value> {
+    fs::read_to_string(file).unwrap().lines().map(object).collect()
+}
+
+/// The payloads of jobs by the ids they had first, or have.
+fn jobs(file: &str) -> BTreeMap<u64, Value> {
+    let jobs = lines(file).into_iter().filter(|line| line["type"] == "job");
+    jobs.map(|job| (job["id"].as_u64().unwrap(), job["payload"].clone())).collect()
+}
+
+fn add(served: &Served, count: usize, folder: &Path) {
+    let file = path(folder, "lines");
+    let text: String = (0..count).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    fs::write(&file, text).unwrap();
+    output_of(served, &["add", "q", "--type", "json", "--lines", &file]);
+}
+
+/// How a command ended, and what it said.
+fn ended(served: &Served, arguments: &[&str]) -> (i32, String) {
+    let output = at(served, arguments).output().unwrap();
+    (output.status.code().unwrap(), stderr(&output))
+}
+
+#[test]
+fn a_server_goes_over_to_another_with_constraints_queues_and_jobs() {
+    let (folder, _) = data();
+    let file = path(folder.path(), "jobs.jsonl");
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    output_of(&from, &["constraint", "put", "slow", "--queue", "q", "--running-max", "3"]);
+    output_of(&from, &["queue", "set", "q", "--tries", "9"]);
+    output_of(&from, &["pause", "q"]);
+    add(&from, 1500, folder.path());
+    output_of(&from, &["add", "late", "x", "--tag", "t"]);
+    output_of(&from, &["export", &file]);
+    let kinds = lines(&file);
+    assert_eq!((&kinds[0]["type"], &kinds[1]["type"]), (&"export".into(), &"constraint".into()));
+    assert_eq!(kinds.last().unwrap(), &object(r#"{"type":"end","jobs":1501}"#));
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!(
+        (&done["imported"], &done["queues"], &done["constraints"]),
+        (&1501.into(), &2.into(), &1.into())
+    );
+    let again = path(folder.path(), "again.jsonl");
+    output_of(&to, &["export", &again]);
+    assert_eq!(
+        jobs(&again).into_values().collect::<Vec<_>>(),
+        jobs(&file).into_values().collect::<Vec<_>>()
+    );
+    let queue = object(&output_of(&to, &["queue", "show", "q", "--json"]));
+    assert_eq!((&queue["paused"], &queue["settings"]["fails_max"]), (&true.into(), &9.into()));
+    // A second time: nothing is left to do; and without the notes of the first, nothing is made.
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!(done["imported"], 1501);
+    fs::remove_file(format!("{file}.imported")).unwrap();
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!((&done["imported"], &done["existing"]), (&0.into(), &1501.into()));
+    let (code, said) = ended(&from, &["import", &file]);
+    assert!(code == 2 && said.contains("was imported to"), "{said}");
+    let (code, said) = ended(&from, &["export", &file]);
+    assert!(code == 2 && said.contains("whole already"), "{said}");
+}
+
+#[test]
+fn an_export_that_was_cut_off_anywhere_goes_on() {
+    let (folder, _) = data();
+    let from = served(&["--memory"]);
+    add(&from, 30, folder.path());
+    let file = path(folder.path(), "whole.jsonl");
+    output_of(&from, &["export", &file]);
+    let whole = fs::read(&file).unwrap();
+    let cut = path(folder.path(), "cut.jsonl");
+    let end = whole.len();
+    for at in [0, 3, 40, end / 3, end / 2, end - 40, end - 2] {
+        fs::write(&cut, &whole[..at]).unwrap();
+        output_of(&from, &["export", &cut]);
+        assert_eq!(jobs(&cut), jobs(&file), "cut at {at}");
+        assert_eq!(lines(&cut).last(), lines(&file).last());
+        assert_eq!(lines(&cut).len(), lines(&file).len());
+    }
+    for foreign in ["notes\n", "{}\n", "x", "{\"type\":\"job\",\"id\":1}\n"] {
+        fs::write(&cut, foreign).unwrap();
+        let (code, said) = ended(&from, &["export", &cut]);
+        assert!(code == 2 && said.contains("no file that `spindle export` began"), "{said}");
+        assert_eq!(fs::read_to_string(&cut).unwrap(), foreign);
+    }
+    // From a job on, to standard output.
+    let rest = output_of(&from, &["export", "-", "--from", "29"]);
+    let ids: Vec<Value> = rest.lines().map(|line| object(line)["id"].clone()).collect();
+    assert_eq!(ids, [29.into(), 30.into(), Value::Null]);
+}
+
+#[test]
+fn an_import_of_a_file_that_was_cut_off_says_so_and_goes_on_when_it_is_whole() {
+    let (folder, _) = data();
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    add(&from, 30, folder.path());
+    let file = path(folder.path(), "whole.jsonl");
+    output_of(&from, &["export", &file]);
+    let whole = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    fs::write(&file, lines[..15].concat()).unwrap();
+    let (code, said) = ended(&to, &["import", &file]);
+    assert!(code == 1 && said.contains("the file has no end"), "{said}");
+    fs::write(&file, lines[..15].concat() + "{\"type\":\"jo").unwrap();
+    let (code, said) = ended(&to, &["import", &file]);
+    assert!(code == 2 && said.contains("is cut off"), "{said}");
+    output_of(&from, &["export", &file]);
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!((&done["imported"], &done["existing"]), (&30.into(), &0.into()));
+    let (a_line, end) = (lines[10], lines[lines.len() - 1]);
+    for (text, part) in [
+        (format!("{}{end}", lines[..20].concat()), "should have 30 jobs, and"),
+        (a_line.to_owned(), "first line is none of an export"),
+        ("{\"type\":\"export\",\"version\":2}\n".to_owned(), "newer release"),
+        ("notes\n".to_owned(), "none of an export"),
+        (format!("{}{{\"type\":\"x\"}}\n", lines[0]), "which is unknown"),
+    ] {
+        let other = path(folder.path(), "other.jsonl");
+        let _ = fs::remove_file(format!("{other}.imported"));
+        fs::write(&other, text).unwrap();
+        let (code, said) = ended(&to, &["import", &other]);
+        assert!(code != 0 && said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_job_that_is_refused_stops_the_import_before_it_unless_it_may_be_passed_over() {
+    let (folder, _) = data();
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    for key in ["a", "b", "c"] {
+        output_of(&from, &["add", "q", key, "--unique", key]);
+    }
+    let taken = output_of(&to, &["add", "q", "mine", "--unique", "b"]);
+    let file = path(folder.path(), "jobs.jsonl");
+    output_of(&from, &["export", &file]);
+    let (code, said) = ended(&to, &["import", &file]);
+    assert!(
+        code == 1 && said.contains("job 2: the server refused") && said.contains("--skip-refused"),
+        "{said}"
+    );
+    let output = at(&to, &["import", &file, "--skip-refused", "--json"]).output().unwrap();
+    let done = object(&stdout(&output));
+    assert_eq!(
+        (output.status.code(), &done["existing"], &done["refused"]),
+        (Some(1), &2.into(), &1.into())
+    );
+    // The other way: what was in the way is gone.
+    fs::remove_file(format!("{file}.imported")).unwrap();
+    output_of(&to, &["delete", taken.trim()]);
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!((&done["existing"], &done["imported"]), (&2.into(), &1.into()));
+}
+
+fn begin(arguments: &[&str], url: &str) -> Program {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    command.args(arguments).env("SPINDLE_URL", url).env_remove("SPINDLE_WORKQ");
+    Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+fn wait_for(file: &str) {
+    let deadline = std::time::Instant::now() + spindle_testkit::PATIENCE;
+    while !PathBuf::from(file).exists() {
+        assert!(std::time::Instant::now() < deadline, "{file} does not come");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn nothing_is_lost_or_made_twice_when_either_side_is_killed() {
+    const JOBS: usize = 5_000;
+    let (folder, data) = data();
+    let from = served(&["--memory"]);
+    add(&from, JOBS, folder.path());
+    let file = path(folder.path(), "jobs.jsonl");
+    output_of(&from, &["export", &file]);
+    let address = free_address();
+    let on =
+        || crate::serve::serve(&["--workq", "127.0.0.1:0", "--http", &address, "--data", &data]);
+    let mut to = on();
+    let notes = format!("{file}.imported");
+    // The importing side, after its first note.
+    let mut killed = begin(&["import", &file], &url(&to));
+    wait_for(&notes);
+    killed.crash();
+    // The server, in the middle of the rest: all of it is sent again, but for what is noted.
+    let first = fs::read(&notes).unwrap();
+    let mut failing = begin(&["import", &file], &url(&to));
+    wait_for(&notes);
+    to.kill();
+    failing.crash();
+    let to = on();
+    let noted: Value = serde_json::from_slice(&first).unwrap();
+    assert!(noted["imported"].as_u64().unwrap() > 0, "{noted}");
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!(
+        done["imported"].as_u64().unwrap() + done["existing"].as_u64().unwrap(),
+        JOBS as u64
+    );
+    let again = path(folder.path(), "again.jsonl");
+    output_of(&to, &["export", &again]);
+    let numbers = |file: &str| {
+        let mut numbers: Vec<u64> =
+            jobs(file).into_values().map(|payload| payload["n"].as_u64().unwrap()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(numbers(&again), (0..JOBS as u64).collect::<Vec<_>>());
+}
