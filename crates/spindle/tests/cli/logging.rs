@@ -46,7 +46,7 @@ fn lines_of_json_have_the_documented_fields() {
     );
     served.ask_to_end();
     let rest = served.said.await_end();
-    let last = rest.lines().map(read).last().unwrap();
+    let last = rest.lines().map(read).next_back().unwrap();
     assert_eq!(last["fields"], json!({ "message": "stopped" }));
 }
 
@@ -56,7 +56,7 @@ fn why_a_server_ends_is_a_line_of_json_too() {
     let output = spindle(&arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    let last = said.lines().map(read).last().unwrap();
+    let last = said.lines().map(read).next_back().unwrap();
     assert_eq!(last["level"], "ERROR");
     assert!(last["fields"]["message"].as_str().unwrap().contains("/nowhere/tokens"), "{last}");
 }

@@ -151,22 +151,21 @@ pub(crate) async fn import(
     let now_ms = api.engine().now_ms();
     let read = work_on_bytes(raw.len(), move || read_all(&raw, now_ms)).await?;
     let mut wanted = Vec::with_capacity(read.len());
-    let places: Vec<Result<(), OneImport>> = read
+    // None: the next of those that are taken says it.
+    let places: Vec<Option<OneImport>> = read
         .into_iter()
         .map(|read| match read {
             Ok(Import::Job(job)) => {
                 wanted.push(*job);
-                Ok(())
+                None
             }
-            Ok(Import::Skipped(skipped)) => Err(OneImport::Skipped { skipped }),
-            Err(problem) => Err(OneImport::Refused { problem: problem.into() }),
+            Ok(Import::Skipped(skipped)) => Some(OneImport::Skipped { skipped }),
+            Err(problem) => Some(OneImport::Refused { problem: problem.into() }),
         })
         .collect();
     let mut taken = taken(&api, wanted).await.into_iter();
-    let answers = places.into_iter().map(|place| match place {
-        Ok(()) => taken.next().expect("an answer for each job that was wanted"),
-        Err(answer) => answer,
-    });
+    let mut next = || taken.next().expect("an answer for each job that was wanted");
+    let answers = places.into_iter().map(|place| place.unwrap_or_else(&mut next));
     Ok(Json(ImportAnswer { answers: answers.collect() }))
 }
 

@@ -16,6 +16,7 @@ use crate::model::Model;
 
 /// What happens next.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Step {
     /// Time passes.
     Advance(u64),
