@@ -253,8 +253,21 @@ fn the_page_of_operations_has_a_row_for_every_warning_and_error_of_the_server() 
     let page = read("docs/operations.md");
     let quoted = quoted(&page);
     let mut files = Vec::new();
-    let crates =
-        ["access", "core", "engine", "http", "jobd-master", "log", "net", "tls", "webhook"];
+    let crates = [
+        "access",
+        "backup",
+        "budget",
+        "core",
+        "engine",
+        "http",
+        "jobd-master",
+        "limits",
+        "log",
+        "net",
+        "otlp",
+        "tls",
+        "webhook",
+    ];
     for folder in crates.iter().chain(&["spindle"]).map(|name| format!("crates/{name}/src")) {
         sources(&root().join(folder), &mut files);
     }
