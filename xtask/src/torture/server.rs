@@ -24,6 +24,10 @@ const QUOTED_BYTES: usize = 4_000;
 const REPORT: &str = "powercut-report";
 /// While this file is there, the library lets syncs fail.
 const BROKEN: &str = "broken";
+/// While this file is there, nothing on the library's disk gets longer.
+const FULL: &str = "full";
+/// How many seconds the server's wall clock is off.
+const CLOCK: &str = "clock";
 /// What the server writes to standard error.
 const MESSAGES: &str = "server-messages";
 
@@ -51,6 +55,8 @@ pub struct Setup {
     pub root: PathBuf,
     /// Whether the doors besides Workq are open.
     pub all_doors: bool,
+    /// How many descriptors the server may have, if that is less than this process.
+    pub descriptors: Option<u32>,
 }
 
 /// Where the doors listen, if they are open.
@@ -72,6 +78,17 @@ impl Setup {
         Ok(())
     }
 
+    /// The library's disk is full, or has room again.
+    pub fn fill_disk(&self, full: bool) -> io::Result<()> {
+        let mark = self.root.join(FULL);
+        if full { File::create(mark).map(drop) } else { fs::remove_file(mark) }
+    }
+
+    /// The wall clock of the server is so many seconds off, from now on and at its next starts.
+    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
+        fs::write(self.root.join(CLOCK), seconds.to_le_bytes())
+    }
+
     /// The record with which the log begins, by the name of its oldest segment.
     pub fn log_begins_at(&self) -> Result<u64> {
         let first = names(&self.data)?.into_iter().find_map(|name| {
@@ -91,7 +108,16 @@ impl Setup {
             true => address.to_string(),
             false => "off".to_owned(),
         };
-        let mut command = Command::new(&self.program);
+        let mut command = match self.descriptors {
+            None => Command::new(&self.program),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell
+                    .args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")])
+                    .arg(&self.program);
+                shell
+            }
+        };
         command
             .arg("serve")
             .args(["--workq", &workq.to_string(), "--sync", self.sync])
@@ -108,9 +134,12 @@ impl Setup {
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
                 .env("SPINDLE_POWERCUT_BROKEN", self.root.join(BROKEN))
+                .env("SPINDLE_POWERCUT_FULL", self.root.join(FULL))
+                .env("SPINDLE_POWERCUT_CLOCK", self.root.join(CLOCK))
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
+                command.env("SPINDLE_POWERCUT_SHORT", seed.to_string());
             }
         }
         let child = command
@@ -203,6 +232,16 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
+    /// The server does nothing until it is continued.
+    pub fn pause(&self, paused: bool) -> Result<()> {
+        let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
+        Ok(kill(self.pid()?, signal)?)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.process.0.id()).context("a process id")?))
+    }
+
     fn wait_for_end(&mut self, cause: &str) -> Result<ExitStatus> {
         let status = self.process.ended_within(STOP_WITHIN)?;
         status.with_context(|| format!("{cause} has no effect\n{}", self.messages()))
@@ -211,8 +250,7 @@ impl Server {
     /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
     /// saw must be what is there.
     pub fn terminate(mut self) -> Result<()> {
-        let pid = i32::try_from(self.process.0.id()).context("a process id")?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        kill(self.pid()?, Signal::SIGTERM)?;
         let status = self.wait_for_end("SIGTERM")?;
         ensure!(status.success(), "after SIGTERM: {}\n{}", ending(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
@@ -318,6 +356,7 @@ mod tests {
             data,
             root: root_path,
             all_doors: false,
+            descriptors: None,
         };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");

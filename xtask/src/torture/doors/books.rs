@@ -57,11 +57,15 @@ pub struct Tally {
     pub finishes: u64,
     pub states: u64,
     pub doubted: u64,
+    /// Submits that a full disk refused.
+    pub refused: u64,
 }
 
 /// The books of one run.
 #[derive(Debug, Default)]
 pub struct Books {
+    /// The number of the newest job.
+    last: u64,
     accounts: BTreeMap<u64, Account>,
     complaints: Vec<String>,
     tally: Tally,
@@ -70,7 +74,8 @@ pub struct Books {
 impl Books {
     /// A new job that is about to be submitted; its number.
     pub fn submit_sent(&mut self, door: Door, first_state: Option<Value>) -> u64 {
-        let job = self.accounts.len() as u64 + 1;
+        self.last += 1;
+        let job = self.last;
         let states = first_state.into_iter().collect();
         let account = Account { door, name: None, finish: Finish::No, states, state: 0 };
         self.accounts.insert(job, account);
@@ -82,6 +87,13 @@ impl Books {
             self.tally.submits[account.door as usize] += 1;
             account.name = Some(name);
         }
+    }
+
+    /// The server has no room for it. Nobody knows its name: whether it came in all the same shows when
+    /// it is delivered.
+    pub fn submit_refused(&mut self, job: u64) {
+        self.accounts.remove(&job);
+        self.tally.refused += 1;
     }
 
     /// A worker got a job.
@@ -114,6 +126,13 @@ impl Books {
     pub fn state_sent(&mut self, job: u64, state: Value) {
         if let Some(account) = self.accounts.get_mut(&job) {
             account.states.push(state);
+        }
+    }
+
+    /// The server has no room for the newest state.
+    pub fn state_refused(&mut self, job: u64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.states.pop();
         }
     }
 

@@ -23,7 +23,8 @@ use super::cycles::{Torture, no_complaints};
 use super::ending::Ending;
 use super::job::Dice;
 use super::server::{Addresses, Server};
-use books::{Books, Door};
+pub(super) use books::Books;
+use books::{Door, Tally};
 use gearman::Gearman;
 use http::Http;
 
@@ -43,40 +44,49 @@ impl Torture<'_> {
         let mut dice = Dice::new(self.options.seed);
         let books = Mutex::default();
         for cycle in 0..self.options.cycles {
-            self.doors_cycle(&books, &mut dice, Server::kill)
+            self.doors_cycle(&books, &mut dice, |_, _| Ok(()), Server::kill)
                 .with_context(|| format!("in cycle {cycle}"))?;
         }
-        self.doors_cycle(&books, &mut dice, Server::terminate)
+        let did = self.finish_doors(&books, &mut dice)?;
+        Ok(format!(
+            "torture {}: {} kills; {did}; nothing lost",
+            self.mode.name(),
+            self.options.cycles
+        ))
+    }
+
+    /// The last cycle of a torture through the doors, and what all of them acknowledged.
+    pub(super) fn finish_doors(&self, books: &Mutex<Books>, dice: &mut Dice) -> Result<String> {
+        self.doors_cycle(books, dice, |_, _| Ok(()), Server::terminate)
             .context("in the cycle that ends by SIGTERM")?;
         let server = self.start(None)?;
-        check(&books, server.addresses())?;
+        check(books, server.addresses())?;
         server.terminate()?;
 
-        let tally = lock(&books).tally();
+        let tally = lock(books).tally();
         let submits = Door::ALL.map(|door| (door.name(), tally.submits[door as usize]));
         for (door, count) in submits {
             ensure!(count > 0, "nothing came in through {door}: the test proves nothing of it");
         }
         ensure!(tally.finishes > 0 && tally.states > 0, "nothing was worked on: {tally:?}");
         let submits = submits.map(|(door, count)| format!("{count} through {door}")).join(", ");
+        let Tally { finishes, states, doubted, refused, .. } = tally;
         Ok(format!(
-            "torture {}: {} kills; acknowledged submits: {submits}; {} finishes, {} states, {} finishes in doubt \
-             had happened; nothing lost",
-            self.mode.name(),
-            self.options.cycles,
-            tally.finishes,
-            tally.states,
-            tally.doubted,
+            "acknowledged submits: {submits}; {refused} refused for want of room; {finishes} finishes, \
+             {states} states, {doubted} finishes in doubt had happened"
         ))
     }
 
-    fn doors_cycle(
+    /// A load through every door for a while, with `disturb` beside it, ended by `end`.
+    pub(super) fn doors_cycle(
         &self,
         books: &Mutex<Books>,
         dice: &mut Dice,
+        disturb: impl FnOnce(&Server, &Ending) -> Result<()> + Send,
         end: impl FnOnce(Server) -> Result<()>,
     ) -> Result<()> {
-        let server = self.start(None)?;
+        let leak_seed = dice.percent(50).then(|| dice.next());
+        let server = self.start(leak_seed)?;
         check(books, server.addresses())?;
         let time = self.load_time(dice);
         let load = Load { books, at: server.addresses(), ending: Ending::default() };
@@ -96,9 +106,13 @@ impl Torture<'_> {
                 let load = &load;
                 scope.spawn(move || load.ending.client_done(client(load)));
             }
-            thread::sleep(time);
-            load.ending.begin();
-            end(server)
+            let disturbed = thread::scope(|scope| {
+                let disturbance = scope.spawn(|| disturb(&server, &load.ending));
+                thread::sleep(time);
+                load.ending.begin();
+                disturbance.join().unwrap_or_else(|_| bail!("a disturbance panicked"))
+            });
+            end(server).and(disturbed)
         });
         ended?;
         load.ending.verdict()?;
@@ -184,12 +198,14 @@ impl Load<'_> {
     fn submit(
         &self,
         door: Door,
-        mut submit: impl FnMut(u64) -> io::Result<String>,
+        mut submit: impl FnMut(u64) -> io::Result<Submitted>,
     ) -> io::Result<()> {
         while self.goes_on() {
             let job = self.books().submit_sent(door, None);
-            let name = submit(job)?;
-            self.books().submit_answered(job, name);
+            match submit(job)? {
+                Some(name) => self.books().submit_answered(job, name),
+                None => self.books().submit_refused(job),
+            }
         }
         Ok(())
     }
@@ -200,7 +216,8 @@ impl Load<'_> {
             let uuid = super::job::Job(job).to_string();
             let head = format!("add {uuid} {QUEUE} 60000 {TTL_MS}");
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
-                Answer::Done => Ok(uuid),
+                Answer::Done => Ok(Some(uuid)),
+                answer if answer.is_disk_full() => Ok(None),
                 other => Err(surprise(&format!("add answered {other:?}"))),
             }
         })
@@ -215,7 +232,8 @@ impl Load<'_> {
         let mut http = Http::connect(self.at.http)?;
         self.submit(Door::Api, |job| {
             let body = json!({ "queue": QUEUE, "payload": payload(job) });
-            Ok(answered(http.post("/api/v1/jobs", &body)?, 201)?["id"].to_string())
+            let answer = with_room(http.post("/api/v1/jobs", &body)?, 201)?;
+            Ok(answer.map(|job| job["id"].to_string()))
         })
     }
 
@@ -224,8 +242,9 @@ impl Load<'_> {
         self.submit(Door::Lightjq, |job| {
             let body =
                 json!({ "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true });
-            let answer = answered(http.post("/job", &body)?, 201)?;
-            Ok(answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?.to_owned())
+            let Some(answer) = with_room(http.post("/job", &body)?, 201)? else { return Ok(None) };
+            let id = answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?;
+            Ok(Some(id.to_owned()))
         })
     }
 
@@ -236,14 +255,22 @@ impl Load<'_> {
             let first = json!(["STEP", 0]);
             let job = self.books().submit_sent(Door::Jobq, Some(first.clone()));
             let body = json!({ "payload": payload(job), "state": first });
-            let answer = answered(http.post("/api/v0/job/create", &body)?, 200)?;
+            let Some(answer) = with_room(http.post("/api/v0/job/create", &body)?, 200)? else {
+                self.books().submit_refused(job);
+                continue;
+            };
             let id = answer["id"].to_string();
             self.books().submit_answered(job, id.clone());
             for step in 1..=Dice::new(job).below(STATES_MAX) {
                 let state = json!(["STEP", step]);
                 self.books().state_sent(job, state.clone());
-                answered(http.post(&format!("/api/v0/job/{id}/state"), &state)?, 200)?;
-                self.books().state_answered(job);
+                match with_room(http.post(&format!("/api/v0/job/{id}/state"), &state)?, 200)? {
+                    Some(_) => self.books().state_answered(job),
+                    None => {
+                        self.books().state_refused(job);
+                        break;
+                    }
+                }
             }
         }
         Ok(())
@@ -280,6 +307,7 @@ impl Load<'_> {
             },
             |client, id| match client.send(&format!("complete {id}"), b"done", "")? {
                 Answer::Done => Ok(true),
+                answer if answer.is_disk_full() => Ok(false),
                 other => Err(surprise(&format!("complete answered {other:?}"))),
             },
         )
@@ -307,7 +335,7 @@ impl Load<'_> {
                 if answer.status == 204 {
                     return Ok(None);
                 }
-                let leased = answered(answer, 200)?;
+                let Some(leased) = with_room(answer, 200)? else { return Ok(None) };
                 let job = match leased["payload_base64"].as_str() {
                     Some(text) => {
                         job_of_bytes(&BASE64.decode(text).map_err(|e| surprise(&e.to_string()))?)?
@@ -318,7 +346,8 @@ impl Load<'_> {
             },
             |http, token| {
                 let path = format!("/api/v1/leases/{token}/complete");
-                answered(http.post(&path, &json!({ "result": "done" }))?, 204).map(|_| true)
+                let answer = http.post(&path, &json!({ "result": "done" }))?;
+                with_room(answer, 204).map(|answer| answer.is_some())
             },
         )
     }
@@ -336,7 +365,7 @@ impl Load<'_> {
                 if answer.status == 204 {
                     return Ok(None);
                 }
-                let mut given = answered(answer, 200)?;
+                let Some(mut given) = with_room(answer, 200)? else { return Ok(None) };
                 Ok(Some((job_of(&given["argument"])?, given["job_id"].take())))
             },
             |http, id| {
@@ -344,10 +373,23 @@ impl Load<'_> {
                     "job_id": id, "type": "success", "result": "done",
                     "finished_at": "2026-01-01T00:00:00Z",
                 });
-                answered(http.ask("POST", "/done", &header, Some(&done))?, 204).map(|_| true)
+                let answer = http.ask("POST", "/done", &header, Some(&done))?;
+                with_room(answer, 204).map(|answer| answer.is_some())
             },
         )
     }
+}
+
+/// The server's name for a job that it acknowledged; none: it had no room for it.
+type Submitted = Option<String>;
+
+/// The body of an answer; none if the server has no room on its disk for what was asked.
+fn with_room(answer: http::Answer, status: u16) -> io::Result<Option<Value>> {
+    const INSUFFICIENT_STORAGE: u16 = 507;
+    if answer.status == INSUFFICIENT_STORAGE {
+        return Ok(None);
+    }
+    answered(answer, status).map(Some)
 }
 
 fn answered(answer: http::Answer, status: u16) -> io::Result<Value> {
