@@ -108,16 +108,7 @@ impl Setup {
             true => address.to_string(),
             false => "off".to_owned(),
         };
-        let mut command = match self.descriptors {
-            None => Command::new(&self.program),
-            Some(most) => {
-                let mut shell = Command::new("sh");
-                shell
-                    .args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")])
-                    .arg(&self.program);
-                shell
-            }
-        };
+        let mut command = self.command();
         command
             .arg("serve")
             .args(["--workq", &workq.to_string(), "--sync", self.sync])
@@ -127,9 +118,8 @@ impl Setup {
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
             .stderr(File::create(self.root.join(MESSAGES))?);
-        if let Power::IsCut { library } = &self.power {
+        if let Power::IsCut { .. } = &self.power {
             command
-                .env("LD_PRELOAD", library)
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
@@ -146,6 +136,24 @@ impl Setup {
             .spawn()
             .with_context(|| format!("starting {} serve", self.program.display()))?;
         Ok(Server { process: Process(child), addresses, setup: self.clone() })
+    }
+
+    /// The program, with its limit and the library. The library is for the program alone: a shell that
+    /// it is preloaded into would use it up.
+    fn command(&self) -> Command {
+        let mut command = match self.descriptors {
+            None => Command::new("env"),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {most} && exec \"$@\""), "sh", "env"]);
+                shell
+            }
+        };
+        if let Power::IsCut { library } = &self.power {
+            command.arg(format!("LD_PRELOAD={}", library.display()));
+        }
+        command.arg(&self.program);
+        command
     }
 
     /// A library that is not in the server's way would lose everything and prove nothing.

@@ -44,7 +44,7 @@ impl Torture<'_> {
         let mut dice = Dice::new(self.options.seed);
         let books = Mutex::default();
         for cycle in 0..self.options.cycles {
-            self.doors_cycle(&books, &mut dice, |_, _| Ok(()), Server::kill)
+            self.doors_cycle(&books, &mut dice, |_, _| Ok(()), End::Lost(Server::kill))
                 .with_context(|| format!("in cycle {cycle}"))?;
         }
         let did = self.finish_doors(&books, &mut dice)?;
@@ -57,7 +57,7 @@ impl Torture<'_> {
 
     /// The last cycle of a torture through the doors, and what all of them acknowledged.
     pub(super) fn finish_doors(&self, books: &Mutex<Books>, dice: &mut Dice) -> Result<String> {
-        self.doors_cycle(books, dice, |_, _| Ok(()), Server::terminate)
+        self.doors_cycle(books, dice, |_, _| Ok(()), End::Asked(Server::terminate))
             .context("in the cycle that ends by SIGTERM")?;
         let server = self.start(None)?;
         check(books, server.addresses())?;
@@ -83,13 +83,17 @@ impl Torture<'_> {
         books: &Mutex<Books>,
         dice: &mut Dice,
         disturb: impl FnOnce(&Server, &Ending) -> Result<()> + Send,
-        end: impl FnOnce(Server) -> Result<()>,
+        end: End,
     ) -> Result<()> {
         let leak_seed = dice.percent(50).then(|| dice.next());
         let server = self.start(leak_seed)?;
         check(books, server.addresses())?;
         let time = self.load_time(dice);
-        let load = Load { books, at: server.addresses(), ending: Ending::default() };
+        let (end, until_it_ends) = match end {
+            End::Lost(end) => (end, true),
+            End::Asked(end) => (end, false),
+        };
+        let load = Load { books, at: server.addresses(), ending: Ending::default(), until_it_ends };
         let ended = thread::scope(|scope| {
             let clients: [PlayedBy<'_>; 9] = [
                 Load::submit_to_workq,
@@ -118,6 +122,14 @@ impl Torture<'_> {
         load.ending.verdict()?;
         verdict(books)
     }
+}
+
+/// What ends a cycle.
+pub(super) enum End {
+    /// The server is lost while its clients go on.
+    Lost(fn(Server) -> Result<()>),
+    /// The server ends in order, when its clients have stopped.
+    Asked(fn(Server) -> Result<()>),
 }
 
 fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
@@ -183,11 +195,13 @@ struct Load<'a> {
     books: &'a Mutex<Books>,
     at: Addresses,
     ending: Ending,
+    /// The clients go on until their connections break.
+    until_it_ends: bool,
 }
 
 impl Load<'_> {
     fn goes_on(&self) -> bool {
-        !self.ending.has_begun()
+        self.until_it_ends || !self.ending.has_begun()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
