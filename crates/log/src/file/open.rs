@@ -89,8 +89,12 @@ pub(super) fn open(
         found.segments.push(first_segment(folder, &sizes)?);
     }
     cut_tail_and_sync(folder, &found, !options.fault_skip_tail_zeroing)?;
-    if found.bounds.is_none() {
-        found.bounds = begin_bounds(folder, &found.segments)?;
+    match &mut found.bounds {
+        Some(bounds) => {
+            let failed = OpenError::failed(folder, "write again", BOUNDS_FILE);
+            bounds.write_again().map_err(failed)?;
+        }
+        None => found.bounds = begin_bounds(folder, &found.segments)?,
     }
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
