@@ -78,6 +78,10 @@ pub(super) fn open(
             tracing::error!(file, offset, %position, "bytes in a record are damaged, its rest is sound");
         }
     }
+    // Before anything that they allow: leftovers of a trim go, and the log goes on.
+    if let Some(bounds) = &mut found.bounds {
+        bounds.write_again().map_err(OpenError::failed(folder, "write again", BOUNDS_FILE))?;
+    }
     for name in &found.trimmed {
         tracing::info!(file = name, "removed what a crash had left of a trim");
     }
@@ -89,12 +93,8 @@ pub(super) fn open(
         found.segments.push(first_segment(folder, &sizes)?);
     }
     cut_tail_and_sync(folder, &found, !options.fault_skip_tail_zeroing)?;
-    match &mut found.bounds {
-        Some(bounds) => {
-            let failed = OpenError::failed(folder, "write again", BOUNDS_FILE);
-            bounds.write_again().map_err(failed)?;
-        }
-        None => found.bounds = begin_bounds(folder, &found.segments)?,
+    if found.bounds.is_none() {
+        found.bounds = begin_bounds(folder, &found.segments)?;
     }
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
