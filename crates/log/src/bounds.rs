@@ -175,6 +175,16 @@ impl BoundsFile {
         if bounds == self.bounds {
             return Ok(());
         }
+        self.write(bounds)
+    }
+
+    /// Makes durable what was read. Of a process that ended because a sync failed, the system shows pages that are on no
+    /// disk: a log that went on by them would be found ended again after a power cut.
+    pub(crate) fn write_again(&mut self) -> io::Result<()> {
+        self.write(self.bounds)
+    }
+
+    fn write(&mut self, bounds: Bounds) -> io::Result<()> {
         let sequence = self.sequence + 1;
         self.file.write_at(&bounds.encode(sequence), sequence % SLOTS * SLOT_STEP)?;
         self.file.sync()?;

@@ -4,13 +4,15 @@ mod common;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use spindle_log::{
-    FileLog, FileLogOptions, Log, OpenError, Position,
+    Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record,
     disk::Disk,
     no_parts,
     verify::{Dropped, verify, verify_with},
 };
-use spindle_testkit::disk::{Operation, SimDisk};
+use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
 use common::{append_numbered, check_numbered, open, segments, small, try_open, used_bytes};
 
@@ -344,10 +346,10 @@ fn a_trim_needs_no_room_for_the_bounds() {
 fn bounds_that_cannot_be_written_stop_the_log_for_good() {
     let disk = folder(true);
     let log = open(&disk);
-    disk.fail(Operation::Sync, 0, spindle_testkit::disk::Fault::InputOutput);
+    disk.fail(Operation::Sync, 0, Fault::InputOutput);
     let at = log.next();
     log.submit(at, &common::numbered(at, 100)).expect("submitted");
-    assert!(matches!(log.next_ack(), spindle_log::Ack::Fatal(_)));
+    assert!(matches!(log.next_ack(), Ack::Fatal(_)));
     assert!(log.end().is_err());
     drop(log);
     disk.crash();
@@ -383,4 +385,25 @@ fn whatever_is_damaged_is_refused_or_harmless_and_a_repair_leaves_a_log_that_ope
         assert!(next <= 100, "seed {seed}: {next}");
     }
     assert!(refused > 100 && opened > 20, "{refused} refused, {opened} opened");
+}
+
+/// The sync that was to make the log go on fails, and the process ends with it. The next one reads what is on no disk,
+/// and has to make it true before it appends.
+#[test]
+fn an_end_whose_withdrawal_was_never_on_disk_is_withdrawn_by_the_next_start() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    append_numbered(&log, 3, 100);
+    log.end().expect("ended");
+    disk.fail(Operation::Sync, 0, Fault::InputOutput);
+    let record = Record { epoch: 1, bytes: Bytes::from_static(b"never written") };
+    log.submit(log.next(), &record).expect("there is room");
+    assert!(matches!(log.next_ack(), Ack::Fatal(_)));
+    disk.kill();
+    drop(log);
+    let log = open(&disk);
+    append_numbered(&log, 1, 100);
+    disk.crash();
+    drop(log);
+    check_numbered(&open(&disk), 0, 4, 100);
 }

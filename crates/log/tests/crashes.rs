@@ -181,6 +181,7 @@ fn an_end_that_is_believed_after_a_crash_is_found() {
 fn ghosts_are_found_when_a_cut_tail_is_left_standing() {
     let faulty = FileLogOptions { fault_skip_tail_zeroing: true, ..small() };
     let ghost = |seed| live(seed, &faulty).is_err_and(|error| error.ends_with("a ghost"));
-    let found = (0..SEEDS).filter(|seed| ghost(*seed)).count();
-    assert!(found > 0, "the crashes of {SEEDS} seeds left no ghost: the tests above prove nothing");
+    // Ghosts are rare: two records of one size have to meet at one place.
+    let seeds = 10 * SEEDS;
+    assert!((0..seeds).any(ghost), "the crashes of {seeds} seeds left no ghost");
 }

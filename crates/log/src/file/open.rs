@@ -78,6 +78,10 @@ pub(super) fn open(
             tracing::error!(file, offset, %position, "bytes in a record are damaged, its rest is sound");
         }
     }
+    // Before anything that they allow: leftovers of a trim go, and the log goes on.
+    if let Some(bounds) = &mut found.bounds {
+        bounds.write_again().map_err(OpenError::failed(folder, "write again", BOUNDS_FILE))?;
+    }
     for name in &found.trimmed {
         tracing::info!(file = name, "removed what a crash had left of a trim");
     }

@@ -44,7 +44,7 @@ pub(crate) struct Asked {
     #[param(format = "queue-base64")]
     queue_base64: Option<String>,
     /// Only those about the job with this number.
-    #[param(minimum = 1)]
+    #[param(minimum = 0)]
     job: Option<u64>,
     /// Only what was done at this time (RFC 3339) or later.
     #[param(format = "time-or-now")]

@@ -77,13 +77,12 @@ pub(crate) async fn list(State(api): State<Api>) -> Answered<Json<Listing>> {
     Ok(Json(Listing { format: spindle_engine::LOG_FORMAT, first, end, segments }))
 }
 
-/// The bytes of a segment that the list names, or the range of them that `Range` asks for.
+/// The bytes of a segment that the list names, or the one range of them that the header `Range` asks for
+/// (RFC 9110; what is no range is ignored).
 #[utoipa::path(get, path = "/api/v1/backup/segments/{first}",
     operation_id = "read_backup_segment", tag = "server",
     params(
-        ("first" = u64, Path, description = "The segment's `first`"),
-        ("Range" = Option<String>, Header, pattern = "^bytes=[0-9]{1,15}-[0-9]{0,15}$",
-            description = "One range of bytes, as in RFC 9110")),
+        ("first" = u64, Path, description = "The segment's `first`")),
     responses(
         (status = 200, description = "All of the segment as it is now",
             body = Vec<u8>, content_type = "application/octet-stream"),

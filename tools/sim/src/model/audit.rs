@@ -22,15 +22,16 @@ impl Model {
         self.audit.drain(..too_many);
     }
 
-    /// Entries that are there still, the newest first. The log's time does not go back, whatever the
-    /// clock of the next server says.
+    /// Entries that are there still, the newest first.
     fn audit_kept(&self, now_ms: u64) -> impl Iterator<Item = &AuditEntry> {
-        let now_ms = self.audit.last().map_or(now_ms, |newest| newest.at_ms.max(now_ms));
         let is_young = move |entry: &&AuditEntry| entry.at_ms + self.defaults.audit_ms > now_ms;
         self.audit.iter().rev().filter(is_young)
     }
 
     pub(super) fn compare_audit(&self, state: &State, now_ms: u64) -> Result<(), String> {
+        // The log's time does not go back, whatever the clock of the next server says: what compaction left
+        // behind as too old is too old.
+        let now_ms = now_ms.max(self.latest_ms);
         let expected: Vec<_> = self.audit_kept(now_ms).map(compared).collect();
         let found: Vec<_> = state.audit_entries(u64::MAX, now_ms).map(compared).collect();
         if expected != found {

@@ -58,6 +58,8 @@ pub struct Model {
     /// Entries of the audit log, the newest last. Those that are too old are still among them.
     pub(crate) audit: Vec<AuditEntry>,
     pub(crate) last_audit: u64,
+    /// The latest time that the log knows: it never goes back.
+    pub(crate) latest_ms: u64,
     pub(crate) defaults: Defaults,
     next_order: u64,
 }

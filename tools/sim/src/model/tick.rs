@@ -12,6 +12,7 @@ impl Model {
     /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
     /// their place in the order: any of them may go first.
     pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
+        self.latest_ms = self.latest_ms.max(now_ms);
         if !hold_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
