@@ -17,9 +17,8 @@ pub enum Mode {
     Broken,
     /// SIGKILL while jobs come and go through every door
     Doors,
-    /// Through every door, with all that can go wrong at once: the server is stopped and continued, its
-    /// descriptors run out, connections are left half open, the disk is full for a while, writes are
-    /// cut short, the clock jumps; then SIGKILL and a power cut, or a failed sync
+    /// Through every door, beside all that can go wrong: SIGSTOP, a full disk, short writes, no descriptors, floods of
+    /// half-open connections, a clock that jumps; then SIGKILL and a power cut, or syncs or writes fail
     Chaos,
     /// The disk runs full: new jobs are refused, the others are worked on (needs root)
     Full,

@@ -16,20 +16,43 @@ use nix::unistd::Pid;
 use super::client::Client;
 use crate::process::Process;
 
-const START_WITHIN: Duration = Duration::from_secs(30);
-const STOP_WITHIN: Duration = Duration::from_secs(20);
+const START_WITHIN: Duration = Duration::from_secs(120);
+const STOP_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
 const QUOTED_BYTES: usize = 4_000;
 /// What the power-cut library counts.
 const REPORT: &str = "powercut-report";
-/// While this file is there, the library lets syncs fail.
-const BROKEN: &str = "broken";
-/// While this file is there, nothing on the library's disk gets longer.
-const FULL: &str = "full";
 /// How many seconds the server's wall clock is off.
 const CLOCK: &str = "clock";
 /// What the server writes to standard error.
 const MESSAGES: &str = "server-messages";
+
+/// What the library makes the server's disk and system refuse, while a file is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Syncs fail.
+    SyncsFail,
+    /// Writes fail.
+    WritesFail,
+    /// Nothing on the disk gets longer.
+    FullDisk,
+    /// Nothing is opened, nobody accepted.
+    NoDescriptors,
+}
+
+impl Trouble {
+    const ALL: [Self; 4] = [Self::SyncsFail, Self::WritesFail, Self::FullDisk, Self::NoDescriptors];
+
+    /// The setting that names the file, and the file.
+    fn mark(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SyncsFail => ("SPINDLE_POWERCUT_BROKEN", "broken"),
+            Self::WritesFail => ("SPINDLE_POWERCUT_UNWRITABLE", "unwritable"),
+            Self::FullDisk => ("SPINDLE_POWERCUT_FULL", "full"),
+            Self::NoDescriptors => ("SPINDLE_POWERCUT_NO_DESCRIPTORS", "no-descriptors"),
+        }
+    }
+}
 
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
@@ -78,10 +101,18 @@ impl Setup {
         Ok(())
     }
 
-    /// The library's disk is full, or has room again.
-    pub fn fill_disk(&self, full: bool) -> io::Result<()> {
-        let mark = self.root.join(FULL);
-        if full { File::create(mark).map(drop) } else { fs::remove_file(mark) }
+    /// A trouble begins, or is over.
+    pub fn trouble(&self, trouble: Trouble, is_there: bool) -> io::Result<()> {
+        let mark = self.root.join(trouble.mark().1);
+        if is_there { File::create(mark).map(drop) } else { fs::remove_file(mark) }
+    }
+
+    /// How often the library says that something happened to the newest server.
+    pub fn reported(&self, what: &str) -> Result<u64> {
+        let text = fs::read_to_string(self.root.join(REPORT)).context("the library's report")?;
+        let of = |line: &str| line.strip_prefix(what)?.strip_prefix(' ').map(str::parse);
+        let count = text.lines().find_map(of);
+        Ok(count.with_context(|| format!("the library's report does not count {what}"))??)
     }
 
     /// The wall clock of the server is so many seconds off, from now on and at its next starts.
@@ -123,13 +154,14 @@ impl Setup {
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
-                .env("SPINDLE_POWERCUT_BROKEN", self.root.join(BROKEN))
-                .env("SPINDLE_POWERCUT_FULL", self.root.join(FULL))
                 .env("SPINDLE_POWERCUT_CLOCK", self.root.join(CLOCK))
+                .env("SPINDLE_POWERCUT_SHORT", leak_seed.unwrap_or_default().to_string())
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
+            for (setting, mark) in Trouble::ALL.map(Trouble::mark) {
+                command.env(setting, self.root.join(mark));
+            }
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
-                command.env("SPINDLE_POWERCUT_SHORT", seed.to_string());
             }
         }
         let child = command
@@ -159,7 +191,7 @@ impl Setup {
     /// A library that is not in the server's way would lose everything and prove nothing.
     fn library_saw_writes(&self) -> Result<()> {
         if let Power::IsCut { .. } = self.power {
-            let saw = writes(&self.root.join(REPORT))?;
+            let saw = self.reported("writes")?;
             ensure!(saw > 0, "the power-cut library saw no write: is the server linked to libc?");
         }
         Ok(())
@@ -228,15 +260,15 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
-    /// The disk takes no more syncs: the server must end by itself, say why, and not be content. What
-    /// was not synced is lost.
-    pub fn break_disk(mut self) -> Result<()> {
-        File::create(self.setup.root.join(BROKEN))?;
-        let status = self.wait_for_end("a failed sync")?;
-        ensure!(status.code() == Some(1), "after a failed sync: {}", ending(status));
+    /// The disk takes no more syncs, or no more writes: the server must end by itself, say why, and not be content.
+    /// What was not synced is lost.
+    pub fn break_disk(mut self, how: Trouble) -> Result<()> {
+        self.setup.trouble(how, true)?;
+        let status = self.wait_for_end("a broken disk")?;
+        ensure!(status.code() == Some(1), "after {how:?}: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
-        fs::remove_file(self.setup.root.join(BROKEN))?;
+        self.setup.trouble(how, false)?;
         self.setup.lose_unsynced()
     }
 
@@ -297,13 +329,6 @@ fn free_addresses() -> Result<[SocketAddr; 3]> {
     let listeners = [listen()?, listen()?, listen()?];
     let [workq, gearman, http] = listeners.each_ref().map(TcpListener::local_addr);
     Ok([workq?, gearman?, http?])
-}
-
-/// How many writes the library reports.
-fn writes(report: &Path) -> Result<u64> {
-    let text = fs::read_to_string(report).context("the power-cut library made no report")?;
-    let writes = text.lines().find_map(|line| line.strip_prefix("writes "));
-    Ok(writes.context("the report has no writes")?.parse()?)
 }
 
 /// Fails unless the two folders hold the same files with the same bytes.

@@ -9,9 +9,10 @@ mod gearman;
 mod http;
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
@@ -32,8 +33,10 @@ use http::Http;
 const QUEUE: &str = "torture";
 /// LightJQ's: its workers get MessagePack or JSON, not other doors' bytes.
 const LIGHTJQ_QUEUE: &str = "torture-lightjq";
-/// Longer than any run.
-const TTL_MS: u64 = 86_400_000;
+/// Longer than any run, by its wildest clock.
+const TTL_MS: u64 = 30 * 86_400_000;
+/// No lease runs out while the test is held up, but some do when the server makes a jump of the clock count.
+const TTR_MS: u64 = 5 * 60_000;
 /// Between two questions for work when there is none.
 const IDLE: Duration = Duration::from_millis(2);
 const STATES_MAX: u64 = 20;
@@ -44,7 +47,7 @@ impl Torture<'_> {
         let mut dice = Dice::new(self.options.seed);
         let books = Mutex::default();
         for cycle in 0..self.options.cycles {
-            self.doors_cycle(&books, &mut dice, |_, _| Ok(()), End::Lost(Server::kill))
+            self.doors_cycle(&books, &mut dice, only_load, End::Lost(Server::kill))
                 .with_context(|| format!("in cycle {cycle}"))?;
         }
         let did = self.finish_doors(&books, &mut dice)?;
@@ -57,10 +60,10 @@ impl Torture<'_> {
 
     /// The last cycle of a torture through the doors, and what all of them acknowledged.
     pub(super) fn finish_doors(&self, books: &Mutex<Books>, dice: &mut Dice) -> Result<String> {
-        self.doors_cycle(books, dice, |_, _| Ok(()), End::Asked(Server::terminate))
+        self.doors_cycle(books, dice, only_load, End::Asked(Server::terminate))
             .context("in the cycle that ends by SIGTERM")?;
         let server = self.start(None)?;
-        check(books, server.addresses())?;
+        check(books, server.addresses(), true)?;
         server.terminate()?;
 
         let tally = lock(books).tally();
@@ -77,25 +80,27 @@ impl Torture<'_> {
         ))
     }
 
-    /// A load through every door for a while, with `disturb` beside it, ended by `end`.
+    /// A load through every door for as long as `meanwhile` takes, which gets the time that it should take; ended by
+    /// `end`.
     pub(super) fn doors_cycle(
         &self,
         books: &Mutex<Books>,
         dice: &mut Dice,
-        disturb: impl FnOnce(&Server, &Ending) -> Result<()> + Send,
+        meanwhile: impl FnOnce(&Server, Duration) -> Result<()>,
         end: End,
     ) -> Result<()> {
         let leak_seed = dice.percent(50).then(|| dice.next());
         let server = self.start(leak_seed)?;
-        check(books, server.addresses())?;
+        check(books, server.addresses(), false)?;
+        keep_for_long(server.addresses())?;
         let time = self.load_time(dice);
         let (end, until_it_ends) = match end {
             End::Lost(end) => (end, true),
             End::Asked(end) => (end, false),
         };
-        let load = Load { books, at: server.addresses(), ending: Ending::default(), until_it_ends };
+        let load = Load::new(books, server.addresses(), until_it_ends);
         let ended = thread::scope(|scope| {
-            let clients: [PlayedBy<'_>; 9] = [
+            let clients: [PlayedBy<'_>; CLIENTS] = [
                 Load::submit_to_workq,
                 Load::submit_to_gearman,
                 Load::submit_to_api,
@@ -110,18 +115,19 @@ impl Torture<'_> {
                 let load = &load;
                 scope.spawn(move || load.ending.client_done(client(load)));
             }
-            let disturbed = thread::scope(|scope| {
-                let disturbance = scope.spawn(|| disturb(&server, &load.ending));
-                thread::sleep(time);
-                load.ending.begin();
-                disturbance.join().unwrap_or_else(|_| bail!("a disturbance panicked"))
-            });
+            let disturbed = load.await_connected().and_then(|()| meanwhile(&server, time));
+            load.ending.begin();
             end(server).and(disturbed)
         });
         ended?;
         load.ending.verdict()?;
         verdict(books)
     }
+}
+
+fn only_load(_: &Server, time: Duration) -> Result<()> {
+    thread::sleep(time);
+    Ok(())
 }
 
 /// What ends a cycle.
@@ -140,10 +146,21 @@ fn verdict(books: &Mutex<Books>) -> Result<()> {
     no_complaints(lock(books).complaints())
 }
 
-/// Looks at every job a door acknowledged, under the name that door gave it.
-fn check(books: &Mutex<Books>, at: Addresses) -> Result<()> {
+/// Done jobs are there to be found until the run ends, however the clock jumps.
+fn keep_for_long(at: Addresses) -> Result<()> {
     let mut http = Http::connect(at.http)?;
-    let jobs = lock(books).acknowledged();
+    let settings = json!({ "keep_ms": TTL_MS, "ttr_default_ms": TTR_MS });
+    for queue in [QUEUE, LIGHTJQ_QUEUE] {
+        let path = format!("/api/v1/queues/{queue}/settings");
+        answered(http.ask("PUT", &path, "", Some(&settings))?, 200)?;
+    }
+    Ok(())
+}
+
+/// Looks at jobs that a door acknowledged, under the name that door gave them; the last time at all of them.
+fn check(books: &Mutex<Books>, at: Addresses, is_last: bool) -> Result<()> {
+    let mut http = Http::connect(at.http)?;
+    let jobs = lock(books).due_for_check(is_last);
     for (job, door, name) in jobs {
         let answer = http.get(&format!("/api/v1/jobs/{name}"))?;
         let status = match answer.status {
@@ -197,9 +214,35 @@ struct Load<'a> {
     ending: Ending,
     /// The clients go on until their connections break.
     until_it_ends: bool,
+    /// How many clients are connected.
+    connected: AtomicUsize,
 }
 
-impl Load<'_> {
+const CLIENTS: usize = 9;
+/// Clients that are not connected after so long will not be.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(120);
+
+impl<'a> Load<'a> {
+    fn new(books: &'a Mutex<Books>, at: Addresses, until_it_ends: bool) -> Self {
+        let (ending, connected) = (Ending::default(), AtomicUsize::new(0));
+        Load { books, at, ending, until_it_ends, connected }
+    }
+
+    /// A client has its connection.
+    fn is_connected(&self) {
+        self.connected.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until all have: a flood that came before would leave no place for them.
+    fn await_connected(&self) -> Result<()> {
+        let deadline = Instant::now() + CONNECTED_WITHIN;
+        while self.connected.load(Ordering::SeqCst) < CLIENTS {
+            ensure!(Instant::now() < deadline, "not all clients are connected");
+            thread::sleep(IDLE);
+        }
+        Ok(())
+    }
+
     fn goes_on(&self) -> bool {
         self.until_it_ends || !self.ending.has_begun()
     }
@@ -214,7 +257,12 @@ impl Load<'_> {
         door: Door,
         mut submit: impl FnMut(u64) -> io::Result<Submitted>,
     ) -> io::Result<()> {
+        self.is_connected();
         while self.goes_on() {
+            if self.books().has_enough() {
+                thread::sleep(IDLE);
+                continue;
+            }
             let job = self.books().submit_sent(door, None);
             match submit(job)? {
                 Some(name) => self.books().submit_answered(job, name),
@@ -228,7 +276,7 @@ impl Load<'_> {
         let mut client = Client::connect(self.at.workq)?;
         self.submit(Door::Workq, |job| {
             let uuid = super::job::Job(job).to_string();
-            let head = format!("add {uuid} {QUEUE} 60000 {TTL_MS}");
+            let head = format!("add {uuid} {QUEUE} {TTR_MS} {TTL_MS}");
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
                 Answer::Done => Ok(Some(uuid)),
                 answer if answer.is_disk_full() => Ok(None),
@@ -254,8 +302,10 @@ impl Load<'_> {
     fn submit_to_lightjq(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
         self.submit(Door::Lightjq, |job| {
-            let body =
-                json!({ "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true });
+            let body = json!({
+                "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true,
+                "timeout": TTR_MS / 1_000,
+            });
             let Some(answer) = with_room(http.post("/job", &body)?, 201)? else { return Ok(None) };
             let id = answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?;
             Ok(Some(id.to_owned()))
@@ -265,6 +315,7 @@ impl Load<'_> {
     /// Jobs that nobody leases: their states are the work.
     fn advance_jobq(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
+        self.is_connected();
         while self.goes_on() {
             let first = json!(["STEP", 0]);
             let job = self.books().submit_sent(Door::Jobq, Some(first.clone()));
@@ -298,6 +349,7 @@ impl Load<'_> {
         mut take: impl FnMut(&mut C) -> io::Result<Option<(u64, T)>>,
         mut finish: impl FnMut(&mut C, T) -> io::Result<bool>,
     ) -> io::Result<()> {
+        self.is_connected();
         while self.goes_on() {
             let Some((job, by)) = take(&mut connection)? else {
                 thread::sleep(IDLE);
