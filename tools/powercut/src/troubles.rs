@@ -16,7 +16,7 @@ const LOOK_EVERY: u64 = 64;
 pub(crate) struct Troubles {
     /// While this file is there, syncs fail.
     broken: Option<PathBuf>,
-    /// While this file is there, writes fail.
+    /// While this file is there, what a file has is not overwritten.
     unwritable: Option<PathBuf>,
     /// While this file is there, files get no longer and no new ones are made.
     full: Option<PathBuf>,

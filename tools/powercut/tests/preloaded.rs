@@ -126,11 +126,11 @@ fn a_full_disk_takes_what_needs_no_room() {
 }
 
 #[test]
-fn a_disk_that_takes_no_writes_keeps_what_it_has() {
+fn a_file_that_cannot_be_overwritten_keeps_what_it_has_and_grows() {
     let folder = Folder::with(&[("a", "old")]);
-    let steps = ["create:../unwritable:", "unwritable:a:0:new", "sync:a"];
+    let steps = ["create:../unwritable:", "unwritable:a:0:new", "at:a:3:er", "sync:a"];
     let kept = folder.after_cut(&steps);
-    assert_eq!(kept, BTreeMap::from([("a".to_owned(), "old".to_owned())]));
+    assert_eq!(kept, BTreeMap::from([("a".to_owned(), "older".to_owned())]));
     assert_eq!((folder.count("failed_writes"), folder.count("failed_syncs")), (1, 0));
 }
 

@@ -32,7 +32,7 @@ const MESSAGES: &str = "server-messages";
 pub enum Trouble {
     /// Syncs fail.
     SyncsFail,
-    /// Writes fail.
+    /// Writes of records fail. Segments can be prepared: while they cannot, the log waits and tries again.
     WritesFail,
     /// Nothing on the disk gets longer.
     FullDisk,

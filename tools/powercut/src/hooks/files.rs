@@ -23,27 +23,29 @@ fn noted(
     outcome
 }
 
-/// How much of a write of `len` bytes the disk takes: nothing, with an error, if it is not writable or has
-/// no room for all of it.
+/// How many bytes the file has behind the offset, or behind the descriptor's own.
+fn room(fd: c_int, offset: Option<off_t>) -> usize {
+    let size = stat_of(fd).map_or(0, |stat| stat.st_size);
+    let from = offset.unwrap_or_else(|| system_call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR));
+    usize::try_from(size - from).unwrap_or_default()
+}
+
+/// How much of a write of `len` bytes the disk takes: nothing, with an error, if what the file has is not writable, or
+/// if there is no room for more.
 fn taken(fd: c_int, offset: Option<off_t>, len: size_t) -> Result<size_t, c_int> {
     let Some(entered) = enter() else { return Ok(len) };
     if entered.watches(fd).is_none() {
         return Ok(len);
     }
     let troubles = entered.troubles();
-    if troubles.is_unwritable() {
+    let taken = troubles.taken(len);
+    if troubles.is_unwritable() && room(fd, offset) >= taken {
         entered.count(|counts| counts.failed_writes += 1);
         return Err(libc::EIO);
     }
-    let taken = troubles.taken(len);
-    if troubles.is_full() {
-        let size = stat_of(fd).map_or(0, |stat| stat.st_size);
-        let from = offset.unwrap_or_else(|| system_call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR));
-        let room = usize::try_from(size - from).unwrap_or_default();
-        if room < taken {
-            entered.count(|counts| counts.no_room += 1);
-            return Err(libc::ENOSPC);
-        }
+    if troubles.is_full() && room(fd, offset) < taken {
+        entered.count(|counts| counts.no_room += 1);
+        return Err(libc::ENOSPC);
     }
     if taken < len {
         entered.count(|counts| counts.short_writes += 1);
