@@ -20,9 +20,9 @@ use super::doors::{Books, End};
 use super::job::Dice;
 use super::server::{Server, Setup, Trouble};
 
-/// So many descriptors does the server have: fewer than a flood takes.
-pub const DESCRIPTORS: u32 = 256;
-const FLOOD_CONNECTIONS: u64 = 400;
+/// So many descriptors does the server have beside those of its log: fewer than a flood takes.
+pub const DESCRIPTORS: usize = 512;
+const FLOOD_CONNECTIONS: u64 = 600;
 /// The longest that a disturbance lasts once it is seen, and a pause between two.
 const LASTS_MS: u64 = 100;
 const PAUSE_MS: u64 = 50;

@@ -54,6 +54,9 @@ impl Trouble {
     }
 }
 
+/// One of the server, two of the library.
+const DESCRIPTORS_A_FILE: usize = 3;
+
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
 pub enum Power {
@@ -78,8 +81,9 @@ pub struct Setup {
     pub root: PathBuf,
     /// Whether the doors besides Workq are open.
     pub all_doors: bool,
-    /// How many descriptors the server may have, if that is less than this process.
-    pub descriptors: Option<u32>,
+    /// How many descriptors the server may have beside those of the log as it finds it, if that is less than this
+    /// process.
+    pub descriptors: Option<usize>,
 }
 
 /// Where the doors listen, if they are open.
@@ -139,7 +143,7 @@ impl Setup {
             true => address.to_string(),
             false => "off".to_owned(),
         };
-        let mut command = self.command();
+        let mut command = self.command()?;
         command
             .arg("serve")
             .args(["--workq", &workq.to_string(), "--sync", self.sync])
@@ -172,10 +176,11 @@ impl Setup {
 
     /// The program, with its limit and the library. The library is for the program alone: a shell that
     /// it is preloaded into would use it up.
-    fn command(&self) -> Command {
+    fn command(&self) -> Result<Command> {
         let mut command = match self.descriptors {
             None => Command::new("env"),
-            Some(most) => {
+            Some(beside) => {
+                let most = beside + names(&self.data)?.len() * DESCRIPTORS_A_FILE;
                 let mut shell = Command::new("sh");
                 shell.args(["-c", &format!("ulimit -n {most} && exec \"$@\""), "sh", "env"]);
                 shell
@@ -185,7 +190,7 @@ impl Setup {
             command.arg(format!("LD_PRELOAD={}", library.display()));
         }
         command.arg(&self.program);
-        command
+        Ok(command)
     }
 
     /// A library that is not in the server's way would lose everything and prove nothing.
