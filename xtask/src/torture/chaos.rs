@@ -170,13 +170,13 @@ impl Chaos<'_> {
             }
             Disturbance::FullDisk => {
                 let name = "writes and files without room (ENOSPC)";
-                self.trouble(Trouble::FullDisk, "no_room", name, lasts)
+                self.trouble(Trouble::FullDisk, name, lasts)
             }
             Disturbance::NoDescriptors => {
                 // Somebody comes, and is accepted when there are descriptors again.
                 let _somebody = TcpStream::connect(self.server.addresses().gearman)?;
                 let name = "opens and accepts without a descriptor (EMFILE)";
-                self.trouble(Trouble::NoDescriptors, "no_descriptor", name, lasts)
+                self.trouble(Trouble::NoDescriptors, name, lasts)
             }
             Disturbance::Clock => {
                 let before = self.setup.reported("clock_jumps")?;
@@ -190,13 +190,8 @@ impl Chaos<'_> {
     }
 
     /// A trouble that lasts until the library has made it felt, and a little longer.
-    fn trouble(
-        &mut self,
-        trouble: Trouble,
-        reported: &str,
-        name: &'static str,
-        lasts: Duration,
-    ) -> Result<()> {
+    fn trouble(&mut self, trouble: Trouble, name: &'static str, lasts: Duration) -> Result<()> {
+        let (reported, _) = trouble.counted();
         let before = self.setup.reported(reported)?;
         self.setup.trouble(trouble, true)?;
         let felt = self.await_more(reported, before);

@@ -32,7 +32,7 @@ const MESSAGES: &str = "server-messages";
 pub enum Trouble {
     /// Syncs fail.
     SyncsFail,
-    /// Writes of records fail. Segments can be prepared: while they cannot, the log waits and tries again.
+    /// Writes over what a file has fail, as those of records are.
     WritesFail,
     /// Nothing on the disk gets longer.
     FullDisk,
@@ -50,6 +50,16 @@ impl Trouble {
             Self::WritesFail => ("SPINDLE_POWERCUT_UNWRITABLE", "unwritable"),
             Self::FullDisk => ("SPINDLE_POWERCUT_FULL", "full"),
             Self::NoDescriptors => ("SPINDLE_POWERCUT_NO_DESCRIPTORS", "no-descriptors"),
+        }
+    }
+
+    /// What the library counts when it strikes, and what when there would be something to strike.
+    pub fn counted(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SyncsFail => ("failed_syncs", "file_syncs"),
+            Self::WritesFail => ("failed_writes", "writes"),
+            Self::FullDisk => ("no_room", "writes"),
+            Self::NoDescriptors => ("no_descriptor", "writes"),
         }
     }
 }
@@ -108,7 +118,13 @@ impl Setup {
     /// A trouble begins, or is over.
     pub fn trouble(&self, trouble: Trouble, is_there: bool) -> io::Result<()> {
         let mark = self.root.join(trouble.mark().1);
-        if is_there { File::create(mark).map(drop) } else { fs::remove_file(mark) }
+        if is_there {
+            return File::create(mark).map(drop);
+        }
+        match fs::remove_file(mark) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// How often the library says that something happened to the newest server.
@@ -265,16 +281,36 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
-    /// The disk takes no more syncs, or no more writes: the server must end by itself, say why, and not be content.
+    /// The disk fails a sync, or a write, of a record: the server must end by itself, say why, and not be content.
     /// What was not synced is lost.
     pub fn break_disk(mut self, how: Trouble) -> Result<()> {
-        self.setup.trouble(how, true)?;
-        let status = self.wait_for_end("a broken disk")?;
+        let status = self.fail_until_it_ends(how)?;
         ensure!(status.code() == Some(1), "after {how:?}: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
-        self.setup.trouble(how, false)?;
         self.setup.lose_unsynced()
+    }
+
+    /// A failure may strike a segment that is prepared. The log tries that again, and if it has no other segment it
+    /// waits meanwhile; so the disk works again after each failure, until one strikes a record.
+    fn fail_until_it_ends(&mut self, how: Trouble) -> Result<ExitStatus> {
+        let (failed, worked) = how.counted();
+        let deadline = Instant::now() + STOP_WITHIN;
+        loop {
+            for (is_there, until_more) in [(true, failed), (false, worked)] {
+                let before = self.setup.reported(until_more)?;
+                self.setup.trouble(how, is_there)?;
+                while self.setup.reported(until_more)? == before {
+                    if let Some(status) = self.process.0.try_wait()? {
+                        self.setup.trouble(how, false)?;
+                        return Ok(status);
+                    }
+                    let is_late = Instant::now() > deadline;
+                    ensure!(!is_late, "a broken disk has no effect\n{}", self.messages());
+                    thread::sleep(POLL);
+                }
+            }
+        }
     }
 
     /// The server does nothing until it is continued.

@@ -9,7 +9,7 @@ mod gearman;
 mod http;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,7 +117,9 @@ impl Torture<'_> {
             }
             let disturbed = load.await_connected().and_then(|()| meanwhile(&server, time));
             load.ending.begin();
-            end(server).and(disturbed)
+            let ended = end(server);
+            load.has_ended.store(true, Ordering::SeqCst);
+            ended.and(disturbed)
         });
         ended?;
         load.ending.verdict()?;
@@ -216,6 +218,8 @@ struct Load<'a> {
     until_it_ends: bool,
     /// How many clients are connected.
     connected: AtomicUsize,
+    /// The server is gone.
+    has_ended: AtomicBool,
 }
 
 const CLIENTS: usize = 9;
@@ -225,7 +229,7 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(120);
 impl<'a> Load<'a> {
     fn new(books: &'a Mutex<Books>, at: Addresses, until_it_ends: bool) -> Self {
         let (ending, connected) = (Ending::default(), AtomicUsize::new(0));
-        Load { books, at, ending, until_it_ends, connected }
+        Load { books, at, ending, until_it_ends, connected, has_ended: AtomicBool::new(false) }
     }
 
     /// A client has its connection.
@@ -260,6 +264,10 @@ impl<'a> Load<'a> {
         self.is_connected();
         while self.goes_on() {
             if self.books().has_enough() {
+                // Whoever asks nothing does not see the server end.
+                if self.has_ended.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
                 thread::sleep(IDLE);
                 continue;
             }
