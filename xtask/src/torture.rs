@@ -4,9 +4,11 @@
 //! job there ever was ([`accountant`]), puts it under load ([`load`]) and kills it at a random
 //! moment; in every second cycle it is killed a second time while it is still starting. At the end
 //! the server is stopped by SIGTERM under load, started once more, and every job is worked off. The
-//! mode with a [`full`] disk and that through all [`doors`] have cycles of their own.
+//! mode with a [`full`] disk and those through all [`doors`], one of them with [`chaos`] around them, have
+//! cycles of their own.
 
 pub mod accountant;
+mod chaos;
 pub mod client;
 mod cycles;
 mod doors;

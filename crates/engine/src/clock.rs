@@ -9,6 +9,8 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use spindle_core::audit::Action;
+use spindle_core::command::{Claim, Extend};
+use spindle_core::{Command, Found, JobId, Status};
 
 use crate::answer::Refused;
 use crate::audit::{Deed, People};
@@ -132,10 +134,38 @@ impl Inner {
         // A new log knows no time.
         if self.now_ms > 0 {
             clock.start_from(self.now_ms);
-            self.clock_trust.starting = true;
+            let trust = ClockTrust { starting: true, behind_ms: 0 };
+            let believed = trust.believes(clock.wall_ahead_ms(), self.options.away_max_ms);
+            if believed {
+                // That time has passed for everybody: leases of the last run are recovered after this.
+                clock.accept_wall();
+            }
+            self.clock_trust.starting = !believed;
             self.watch_clock(clock);
         }
         self.set_now(clock.now_ms());
+    }
+
+    /// Time goes on from the wall clock's, if that is later, and each lease keeps the time that it had left: no worker
+    /// has used any up by that. The lock is held for all leases, because whose time has been set right does not show
+    /// in a lease; this comes at most once after a start, and when a person accepts the clock.
+    fn set_forward(&mut self, clock: &dyn Clock) {
+        self.set_now(clock.now_ms());
+        let before_ms = self.now_ms;
+        clock.accept_wall();
+        self.set_now(clock.now_ms());
+        self.set_forward_ms += self.now_ms - before_ms;
+        let left_of = |found: Found<'_>| {
+            let Found::Live(job) = found else { return None };
+            let deadline_ms = job.lease()?.deadline_ms?;
+            let claim = Claim::Unfinished { id: found.id() };
+            Some(Extend { claim, ttr_ms: deadline_ms.saturating_sub(before_ms) })
+        };
+        let leased = self.state.jobs_that_may_be(Status::Leased, JobId(0));
+        let left: Vec<Extend> = leased.filter_map(left_of).collect();
+        for extend in left {
+            self.apply(&Command::Extend(extend), None).ok();
+        }
     }
 
     /// Holds deletions by TTL while the wall clock is not believed.
@@ -143,7 +173,7 @@ impl Inner {
         let ahead_ms = clock.wall_ahead_ms();
         let believed = self.clock_trust.believes(ahead_ms, self.options.away_max_ms);
         if believed && self.clock_trust.starting {
-            clock.accept_wall();
+            self.set_forward(clock);
             self.clock_trust.starting = false;
         }
         if self.hold_expiry != believed {
@@ -182,10 +212,10 @@ impl People<'_> {
     pub fn accept_clock(self) -> Gated<Result<(), Refused>> {
         let shared = &self.engine.shared;
         let ahead_ms = shared.clock.wall_ahead_ms();
-        shared.clock.accept_wall();
-        let behind_ms = (-shared.clock.wall_ahead_ms()).max(0);
         {
             let mut inner = shared.inner.lock();
+            inner.set_forward(&*shared.clock);
+            let behind_ms = (-shared.clock.wall_ahead_ms()).max(0);
             inner.clock_trust = ClockTrust { starting: false, behind_ms };
             inner.set_hold(false);
         }

@@ -121,6 +121,13 @@ impl Engine {
         self.shared.clock.now_ms()
     }
 
+    /// Milliseconds for durations: how long ago something was. Unlike [`Engine::now_ms`], it has no part in time
+    /// being set forward, in which nobody was silent.
+    pub fn steady_ms(&self) -> u64 {
+        let inner = self.shared.inner.lock();
+        self.shared.clock.now_ms().saturating_sub(inner.set_forward_ms)
+    }
+
     /// Why the engine has stopped, if it has.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.failure.lock().clone()

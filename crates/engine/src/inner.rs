@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub hold_expiry: bool,
     /// Which difference between the two is believed.
     pub clock_trust: ClockTrust,
+    /// By how much time was set forward since the start, in all.
+    pub set_forward_ms: u64,
     /// No new leases: the server stops.
     pub stopping: bool,
     pub now_ms: u64,
@@ -65,6 +67,7 @@ impl Inner {
             ids_gate: Gate::OPEN,
             hold_expiry: false,
             clock_trust: ClockTrust::default(),
+            set_forward_ms: 0,
             stopping: false,
             now_ms: 0,
             options,

@@ -79,7 +79,7 @@ impl LightJq {
     /// Pushes one job.
     async fn bring(self, id: WorkerId, target: Target, taken: Taken) {
         let Taken { job, order, lease_guard } = taken;
-        let (now_ms, drop_after_ms) = (self.engine().now_ms(), self.options().drop_after_ms);
+        let (now_ms, drop_after_ms) = (self.engine().steady_ms(), self.options().drop_after_ms);
         let why = match self.push(id, &target, order, (job.length_ms, job.trace)).await {
             Pushed::Accepted => {
                 lease_guard.done();
@@ -110,7 +110,7 @@ impl LightJq {
             }
         };
         tracing::debug!("lightjq: cannot push job {} to {}: {why}", job.id, target.url());
-        let is_lost = self.registry().missed(id, self.engine().now_ms(), drop_after_ms);
+        let is_lost = self.registry().missed(id, self.engine().steady_ms(), drop_after_ms);
         self.let_go(id, job.id);
         if is_lost {
             self.lose(id, &format!("pushes to {} fail: {why}", target.url())).await;

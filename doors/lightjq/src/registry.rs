@@ -1,5 +1,5 @@
 //! Which workers are registered, and the jobs each has. No sockets, no clock, no engine: times come
-//! in as arguments, and what has to happen to leases goes out as lists of jobs.
+//! in as arguments (of the engine's steady clock), and what has to happen to leases goes out as lists of jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -87,7 +87,7 @@ pub struct WorkerLine {
     pub refused: Vec<Bytes>,
     /// The jobs it has, with their names.
     pub jobs: Vec<(JobId, Bytes)>,
-    /// When it came.
+    /// When it came, by the engine's steady clock, as the other times.
     pub registered_ms: u64,
     /// When it was heard of last.
     pub seen_ms: u64,

@@ -28,7 +28,7 @@ impl LightJq {
                 _ = stopping.changed() => return,
             }
             self.forget_ended().await;
-            let now_ms = self.engine().now_ms();
+            let now_ms = self.engine().steady_ms();
             let silent = self.registry().silent(now_ms, self.options().lost_after_ms);
             for id in silent {
                 self.lose(id, "it has not asked for jobs").await;

@@ -53,7 +53,7 @@ impl WorkerSlot<'_> {
 impl Drop for WorkerSlot<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            let now_ms = self.door.engine().now_ms();
+            let now_ms = self.door.engine().steady_ms();
             self.door.registry().give_back(self.id, now_ms);
         }
     }
@@ -207,7 +207,7 @@ impl LightJq {
 
     /// A worker has a job no more.
     pub(crate) fn let_go(&self, id: WorkerId, job: JobId) {
-        let now_ms = self.engine().now_ms();
+        let now_ms = self.engine().steady_ms();
         self.registry().let_go(id, job, now_ms);
     }
 }

@@ -17,7 +17,7 @@ use std::{env, io, mem};
 
 use libc::{iovec, mode_t, off_t, size_t, ssize_t};
 
-use crate::shadow::{FileKey, Shadow};
+use crate::shadow::{Counts, FileKey, Shadow};
 use crate::tree::Entry;
 use crate::troubles::Troubles;
 
@@ -48,6 +48,7 @@ macro_rules! hooks {
 }
 
 mod clock;
+mod descriptors;
 mod files;
 mod folders;
 
@@ -116,6 +117,10 @@ impl Entered {
 
     fn troubles(&self) -> &'static Troubles {
         &self.0.troubles
+    }
+
+    fn count(&self, happened: impl FnOnce(&mut Counts)) {
+        must("counting", self.shadow().count(happened));
     }
 
     fn watches(&self, fd: c_int) -> Option<FileKey> {

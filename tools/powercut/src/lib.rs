@@ -47,10 +47,12 @@
 //! |---|---|
 //! | `SPINDLE_POWERCUT_DIR` | the visible folder; it must exist |
 //! | `SPINDLE_POWERCUT_SHADOW` | the shadow; made anew at start, there once complete |
-//! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, fresh after each sync |
+//! | `SPINDLE_POWERCUT_REPORT` | optional: a file of counts, fresh after each sync and each trouble |
 //! | `SPINDLE_POWERCUT_LEAK` | optional: seed of the leaks |
 //! | `SPINDLE_POWERCUT_SETTLE` | optional: at a regular exit everything counts as synced |
 //! | `SPINDLE_POWERCUT_BROKEN` | optional: while a file of this name is there, syncs of files fail with EIO |
+//! | `SPINDLE_POWERCUT_UNWRITABLE` | optional: while a file of this name is there, overwriting what a file has fails with EIO |
+//! | `SPINDLE_POWERCUT_NO_DESCRIPTORS` | optional: while a file of this name is there, opens, sockets and accepts fail with EMFILE |
 //! | `SPINDLE_POWERCUT_FULL` | optional: while a file of this name is there, what needs more of the disk fails with ENOSPC |
 //! | `SPINDLE_POWERCUT_SHORT` | optional: seed of short writes: a fourth of the longer ones take some blocks only |
 //! | `SPINDLE_POWERCUT_CLOCK` | optional: a file of eight bytes, little-endian: so many seconds the wall clock is off |

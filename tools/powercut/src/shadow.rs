@@ -38,6 +38,13 @@ pub(crate) struct Counts {
     pub(crate) dir_syncs: u64,
     pub(crate) entries: u64,
     pub(crate) leaked_bytes: u64,
+    /// What went wrong because a setting asked for it.
+    pub(crate) failed_syncs: u64,
+    pub(crate) failed_writes: u64,
+    pub(crate) no_room: u64,
+    pub(crate) short_writes: u64,
+    pub(crate) no_descriptor: u64,
+    pub(crate) clock_jumps: u64,
 }
 
 impl Counts {
@@ -45,7 +52,9 @@ impl Counts {
     fn report(&self) -> String {
         format!(
             "writes {:020}\nwritten_bytes {:020}\nfile_syncs {:020}\nsynced_bytes {:020}\n\
-             dir_syncs {:020}\nentries {:020}\nleaked_bytes {:020}\n",
+             dir_syncs {:020}\nentries {:020}\nleaked_bytes {:020}\nfailed_syncs {:020}\n\
+             failed_writes {:020}\nno_room {:020}\nshort_writes {:020}\nno_descriptor {:020}\n\
+             clock_jumps {:020}\n",
             self.writes,
             self.written_bytes,
             self.file_syncs,
@@ -53,6 +62,12 @@ impl Counts {
             self.dir_syncs,
             self.entries,
             self.leaked_bytes,
+            self.failed_syncs,
+            self.failed_writes,
+            self.no_room,
+            self.short_writes,
+            self.no_descriptor,
+            self.clock_jumps,
         )
     }
 }
@@ -261,6 +276,12 @@ impl Shadow {
         self.nameless = kept;
         let gone: Vec<u64> = gone;
         gone.into_iter().try_for_each(|serial| fs::remove_file(inode_path(&self.inodes, serial)))
+    }
+
+    /// Something happened that only is to be counted; the report says so at once.
+    pub(crate) fn count(&mut self, happened: impl FnOnce(&mut Counts)) -> io::Result<()> {
+        happened(&mut self.counts);
+        self.refresh_report()
     }
 
     fn refresh_report(&self) -> io::Result<()> {

@@ -16,8 +16,12 @@ const LOOK_EVERY: u64 = 64;
 pub(crate) struct Troubles {
     /// While this file is there, syncs fail.
     broken: Option<PathBuf>,
+    /// While this file is there, what a file has is not overwritten.
+    unwritable: Option<PathBuf>,
     /// While this file is there, files get no longer and no new ones are made.
     full: Option<PathBuf>,
+    /// While this file is there, nothing more can be opened and nobody accepted.
+    no_descriptors: Option<PathBuf>,
     /// Writes may take a part of what they are given. A generator, behind the count of its draws.
     short: Option<AtomicU64>,
     clock: Option<Clock>,
@@ -42,16 +46,30 @@ impl Troubles {
             let seconds = AtomicI64::new(seconds_in(&file));
             Clock { file, asked: AtomicU64::new(0), seconds }
         });
-        let (broken, full) = (path("SPINDLE_POWERCUT_BROKEN"), path("SPINDLE_POWERCUT_FULL"));
-        Ok(Troubles { broken, full, short, clock })
+        Ok(Troubles {
+            broken: path("SPINDLE_POWERCUT_BROKEN"),
+            unwritable: path("SPINDLE_POWERCUT_UNWRITABLE"),
+            full: path("SPINDLE_POWERCUT_FULL"),
+            no_descriptors: path("SPINDLE_POWERCUT_NO_DESCRIPTORS"),
+            short,
+            clock,
+        })
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.as_ref().is_some_and(|mark| mark.exists())
+        is_marked(self.broken.as_deref())
+    }
+
+    pub(crate) fn is_unwritable(&self) -> bool {
+        is_marked(self.unwritable.as_deref())
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.full.as_ref().is_some_and(|mark| mark.exists())
+        is_marked(self.full.as_deref())
+    }
+
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        is_marked(self.no_descriptors.as_deref())
     }
 
     /// How much of a write the disk takes now: whole blocks, and all of most writes.
@@ -71,14 +89,19 @@ impl Troubles {
         .min(len)
     }
 
-    /// How many seconds the wall clock is off. The file is looked at now and then.
-    pub(crate) fn clock_seconds(&self) -> i64 {
-        let Some(clock) = &self.clock else { return 0 };
-        if clock.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
-            clock.seconds.store(seconds_in(&clock.file), Ordering::Relaxed);
+    /// How many seconds the wall clock is off, and whether it has just been set. The file is looked at now and then.
+    pub(crate) fn clock_seconds(&self) -> (i64, bool) {
+        let Some(clock) = &self.clock else { return (0, false) };
+        if !clock.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
+            return (clock.seconds.load(Ordering::Relaxed), false);
         }
-        clock.seconds.load(Ordering::Relaxed)
+        let seconds = seconds_in(&clock.file);
+        (seconds, clock.seconds.swap(seconds, Ordering::Relaxed) != seconds)
     }
+}
+
+fn is_marked(mark: Option<&Path>) -> bool {
+    mark.is_some_and(Path::exists)
 }
 
 /// The number in a file of eight bytes; 0 if there is none.

@@ -33,6 +33,13 @@ impl Folder {
         self.root.path().join(name)
     }
 
+    /// How often the report says that something happened.
+    fn count(&self, what: &str) -> u64 {
+        let report = fs::read_to_string(self.path("report")).unwrap();
+        let of = |line: &str| line.strip_prefix(what)?.strip_prefix(' ')?.parse().ok();
+        report.lines().find_map(of).unwrap()
+    }
+
     fn writer(&self, steps: &[&str]) -> Child {
         Command::new(env!("CARGO_BIN_EXE_powercut-writer"))
             .args(steps)
@@ -43,6 +50,8 @@ impl Folder {
             .env("SPINDLE_POWERCUT_REPORT", self.path("report"))
             .env("SPINDLE_POWERCUT_SETTLE", "1")
             .env("SPINDLE_POWERCUT_BROKEN", self.path("broken"))
+            .env("SPINDLE_POWERCUT_UNWRITABLE", self.path("unwritable"))
+            .env("SPINDLE_POWERCUT_NO_DESCRIPTORS", self.path("no-descriptors"))
             .env("SPINDLE_POWERCUT_FULL", self.path("full"))
             .env("SPINDLE_POWERCUT_CLOCK", self.path("clock"))
             .stdin(Stdio::piped())
@@ -114,6 +123,23 @@ fn a_full_disk_takes_what_needs_no_room() {
     check(&[("a", "old")], &full, &[("a", "oew")]);
     let again = [&full[..], &["remove:../full", "at:a:3:x", "sync:a"]].concat();
     check(&[("a", "old")], &again, &[("a", "oewx")]);
+}
+
+#[test]
+fn a_file_that_cannot_be_overwritten_keeps_what_it_has_and_grows() {
+    let folder = Folder::with(&[("a", "old")]);
+    let steps = ["create:../unwritable:", "unwritable:a:0:new", "at:a:3:er", "sync:a"];
+    let kept = folder.after_cut(&steps);
+    assert_eq!(kept, BTreeMap::from([("a".to_owned(), "older".to_owned())]));
+    assert_eq!((folder.count("failed_writes"), folder.count("failed_syncs")), (1, 0));
+}
+
+#[test]
+fn without_descriptors_nothing_is_opened() {
+    let folder = Folder::with(&[("a", "old")]);
+    let steps = ["create:../no-descriptors:", "no-descriptor:a", "remove:../no-descriptors"];
+    folder.after_cut(&[&steps[..], &["at:a:0:new", "sync:a"]].concat());
+    assert_eq!(folder.count("no_descriptor"), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::job::{Dice, Job};
 use super::load::{Books, Load, QUEUES, finish, lease};
 use super::mode::{Mode, Options};
-use super::server::{Server, Setup};
+use super::server::{Server, Setup, Trouble};
 
 /// New jobs in one cycle, so that a fast machine does not make the checks endless.
 const ADDS_MAX: u64 = 4_000;
@@ -132,7 +132,7 @@ impl Torture<'_> {
         };
         let (ended, surprises) = load.run(dice.next(), time, || match end {
             End::Kill => server.kill_under_load(),
-            End::BreakDisk => server.break_disk(),
+            End::BreakDisk => server.break_disk(Trouble::SyncsFail),
             End::Terminate => server.terminate(),
         });
         ended?;

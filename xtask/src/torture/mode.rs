@@ -17,6 +17,9 @@ pub enum Mode {
     Broken,
     /// SIGKILL while jobs come and go through every door
     Doors,
+    /// Through every door, beside all that can go wrong: SIGSTOP, a full disk, short writes, no descriptors, floods of
+    /// half-open connections, a clock that jumps; then SIGKILL and a power cut, or syncs or writes fail
+    Chaos,
     /// The disk runs full: new jobs are refused, the others are worked on (needs root)
     Full,
 }

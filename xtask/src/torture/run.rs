@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::chaos;
 use super::cycles::Torture;
 use super::full::{self, Disk};
 use super::load::Books;
@@ -13,7 +14,7 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
     let root = tempfile::Builder::new().prefix("spindle-torture-").tempdir()?;
     let power = match mode {
         Mode::Kill | Mode::Full | Mode::Doors => Power::Stays,
-        Mode::Power | Mode::PowerOs | Mode::Broken => {
+        Mode::Power | Mode::PowerOs | Mode::Broken | Mode::Chaos => {
             Power::IsCut { library: options.library.clone() }
         }
     };
@@ -25,12 +26,14 @@ pub fn run(mode: Mode, options: &Options) -> Result<String> {
         segment_size: if mode == Mode::Full { full::SEGMENT_SIZE } else { "256KiB" },
         data: disk.as_ref().map_or(root.path(), Disk::folder).join("data"),
         root: root.path().to_path_buf(),
-        all_doors: mode == Mode::Doors,
+        all_doors: matches!(mode, Mode::Doors | Mode::Chaos),
+        descriptors: (mode == Mode::Chaos).then_some(chaos::DESCRIPTORS),
     };
     let torture = Torture { mode, options, setup, books: Books::new() };
     let outcome = match (mode, &disk) {
         (Mode::PowerOs, _) => torture.lose_something(),
         (Mode::Doors, _) => torture.through_every_door(),
+        (Mode::Chaos, _) => torture.in_chaos(),
         (_, Some(disk)) => torture.fill_the_disk(disk),
         (_, None) => torture.keep_everything(),
     };

@@ -16,16 +16,56 @@ use nix::unistd::Pid;
 use super::client::Client;
 use crate::process::Process;
 
-const START_WITHIN: Duration = Duration::from_secs(30);
-const STOP_WITHIN: Duration = Duration::from_secs(20);
+const START_WITHIN: Duration = Duration::from_secs(120);
+const STOP_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
 const QUOTED_BYTES: usize = 4_000;
 /// What the power-cut library counts.
 const REPORT: &str = "powercut-report";
-/// While this file is there, the library lets syncs fail.
-const BROKEN: &str = "broken";
+/// How many seconds the server's wall clock is off.
+const CLOCK: &str = "clock";
 /// What the server writes to standard error.
 const MESSAGES: &str = "server-messages";
+
+/// What the library makes the server's disk and system refuse, while a file is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Syncs fail.
+    SyncsFail,
+    /// Writes over what a file has fail, as those of records are.
+    WritesFail,
+    /// Nothing on the disk gets longer.
+    FullDisk,
+    /// Nothing is opened, nobody accepted.
+    NoDescriptors,
+}
+
+impl Trouble {
+    const ALL: [Self; 4] = [Self::SyncsFail, Self::WritesFail, Self::FullDisk, Self::NoDescriptors];
+
+    /// The setting that names the file, and the file.
+    fn mark(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SyncsFail => ("SPINDLE_POWERCUT_BROKEN", "broken"),
+            Self::WritesFail => ("SPINDLE_POWERCUT_UNWRITABLE", "unwritable"),
+            Self::FullDisk => ("SPINDLE_POWERCUT_FULL", "full"),
+            Self::NoDescriptors => ("SPINDLE_POWERCUT_NO_DESCRIPTORS", "no-descriptors"),
+        }
+    }
+
+    /// What the library counts when it strikes, and what when there would be something to strike.
+    pub fn counted(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SyncsFail => ("failed_syncs", "file_syncs"),
+            Self::WritesFail => ("failed_writes", "writes"),
+            Self::FullDisk => ("no_room", "writes"),
+            Self::NoDescriptors => ("no_descriptor", "writes"),
+        }
+    }
+}
+
+/// One of the server, two of the library.
+const DESCRIPTORS_A_FILE: usize = 3;
 
 /// What happens to the bytes that were not synced when the server is killed.
 #[derive(Clone, Debug)]
@@ -51,6 +91,9 @@ pub struct Setup {
     pub root: PathBuf,
     /// Whether the doors besides Workq are open.
     pub all_doors: bool,
+    /// How many descriptors the server may have beside those of the log as it finds it, if that is less than this
+    /// process.
+    pub descriptors: Option<usize>,
 }
 
 /// Where the doors listen, if they are open.
@@ -72,6 +115,31 @@ impl Setup {
         Ok(())
     }
 
+    /// A trouble begins, or is over.
+    pub fn trouble(&self, trouble: Trouble, is_there: bool) -> io::Result<()> {
+        let mark = self.root.join(trouble.mark().1);
+        if is_there {
+            return File::create(mark).map(drop);
+        }
+        match fs::remove_file(mark) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// How often the library says that something happened to the newest server.
+    pub fn reported(&self, what: &str) -> Result<u64> {
+        let text = fs::read_to_string(self.root.join(REPORT)).context("the library's report")?;
+        let of = |line: &str| line.strip_prefix(what)?.strip_prefix(' ').map(str::parse);
+        let count = text.lines().find_map(of);
+        Ok(count.with_context(|| format!("the library's report does not count {what}"))??)
+    }
+
+    /// The wall clock of the server is so many seconds off, from now on and at its next starts.
+    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
+        fs::write(self.root.join(CLOCK), seconds.to_le_bytes())
+    }
+
     /// The record with which the log begins, by the name of its oldest segment.
     pub fn log_begins_at(&self) -> Result<u64> {
         let first = names(&self.data)?.into_iter().find_map(|name| {
@@ -91,7 +159,7 @@ impl Setup {
             true => address.to_string(),
             false => "off".to_owned(),
         };
-        let mut command = Command::new(&self.program);
+        let mut command = self.command()?;
         command
             .arg("serve")
             .args(["--workq", &workq.to_string(), "--sync", self.sync])
@@ -101,14 +169,17 @@ impl Setup {
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
             .stderr(File::create(self.root.join(MESSAGES))?);
-        if let Power::IsCut { library } = &self.power {
+        if let Power::IsCut { .. } = &self.power {
             command
-                .env("LD_PRELOAD", library)
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
                 .env("SPINDLE_POWERCUT_SHADOW", self.shadow())
                 .env("SPINDLE_POWERCUT_REPORT", self.root.join(REPORT))
-                .env("SPINDLE_POWERCUT_BROKEN", self.root.join(BROKEN))
+                .env("SPINDLE_POWERCUT_CLOCK", self.root.join(CLOCK))
+                .env("SPINDLE_POWERCUT_SHORT", leak_seed.unwrap_or_default().to_string())
                 .env("SPINDLE_POWERCUT_SETTLE", "1");
+            for (setting, mark) in Trouble::ALL.map(Trouble::mark) {
+                command.env(setting, self.root.join(mark));
+            }
             if let Some(seed) = leak_seed {
                 command.env("SPINDLE_POWERCUT_LEAK", seed.to_string());
             }
@@ -119,10 +190,29 @@ impl Setup {
         Ok(Server { process: Process(child), addresses, setup: self.clone() })
     }
 
+    /// The program, with its limit and the library. The library is for the program alone: a shell that
+    /// it is preloaded into would use it up.
+    fn command(&self) -> Result<Command> {
+        let mut command = match self.descriptors {
+            None => Command::new("env"),
+            Some(beside) => {
+                let most = beside + names(&self.data)?.len() * DESCRIPTORS_A_FILE;
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {most} && exec \"$@\""), "sh", "env"]);
+                shell
+            }
+        };
+        if let Power::IsCut { library } = &self.power {
+            command.arg(format!("LD_PRELOAD={}", library.display()));
+        }
+        command.arg(&self.program);
+        Ok(command)
+    }
+
     /// A library that is not in the server's way would lose everything and prove nothing.
     fn library_saw_writes(&self) -> Result<()> {
         if let Power::IsCut { .. } = self.power {
-            let saw = writes(&self.root.join(REPORT))?;
+            let saw = self.reported("writes")?;
             ensure!(saw > 0, "the power-cut library saw no write: is the server linked to libc?");
         }
         Ok(())
@@ -191,16 +281,46 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
-    /// The disk takes no more syncs: the server must end by itself, say why, and not be content. What
-    /// was not synced is lost.
-    pub fn break_disk(mut self) -> Result<()> {
-        File::create(self.setup.root.join(BROKEN))?;
-        let status = self.wait_for_end("a failed sync")?;
-        ensure!(status.code() == Some(1), "after a failed sync: {}", ending(status));
+    /// The disk fails a sync, or a write, of a record: the server must end by itself, say why, and not be content.
+    /// What was not synced is lost.
+    pub fn break_disk(mut self, how: Trouble) -> Result<()> {
+        let status = self.fail_until_it_ends(how)?;
+        ensure!(status.code() == Some(1), "after {how:?}: {}", ending(status));
         let messages = self.messages();
         ensure!(messages.contains("error: the log failed"), "it does not say why\n{messages}");
-        fs::remove_file(self.setup.root.join(BROKEN))?;
         self.setup.lose_unsynced()
+    }
+
+    /// A failure may strike a segment that is prepared. The log tries that again, and if it has no other segment it
+    /// waits meanwhile; so the disk works again after each failure, until one strikes a record.
+    fn fail_until_it_ends(&mut self, how: Trouble) -> Result<ExitStatus> {
+        let (failed, worked) = how.counted();
+        let deadline = Instant::now() + STOP_WITHIN;
+        loop {
+            for (is_there, until_more) in [(true, failed), (false, worked)] {
+                let before = self.setup.reported(until_more)?;
+                self.setup.trouble(how, is_there)?;
+                while self.setup.reported(until_more)? == before {
+                    if let Some(status) = self.process.0.try_wait()? {
+                        self.setup.trouble(how, false)?;
+                        return Ok(status);
+                    }
+                    let is_late = Instant::now() > deadline;
+                    ensure!(!is_late, "a broken disk has no effect\n{}", self.messages());
+                    thread::sleep(POLL);
+                }
+            }
+        }
+    }
+
+    /// The server does nothing until it is continued.
+    pub fn pause(&self, paused: bool) -> Result<()> {
+        let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
+        Ok(kill(self.pid()?, signal)?)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.process.0.id()).context("a process id")?))
     }
 
     fn wait_for_end(&mut self, cause: &str) -> Result<ExitStatus> {
@@ -211,8 +331,7 @@ impl Server {
     /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
     /// saw must be what is there.
     pub fn terminate(mut self) -> Result<()> {
-        let pid = i32::try_from(self.process.0.id()).context("a process id")?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        kill(self.pid()?, Signal::SIGTERM)?;
         let status = self.wait_for_end("SIGTERM")?;
         ensure!(status.success(), "after SIGTERM: {}\n{}", ending(status), self.messages());
         if let Power::IsCut { .. } = self.setup.power {
@@ -251,13 +370,6 @@ fn free_addresses() -> Result<[SocketAddr; 3]> {
     let listeners = [listen()?, listen()?, listen()?];
     let [workq, gearman, http] = listeners.each_ref().map(TcpListener::local_addr);
     Ok([workq?, gearman?, http?])
-}
-
-/// How many writes the library reports.
-fn writes(report: &Path) -> Result<u64> {
-    let text = fs::read_to_string(report).context("the power-cut library made no report")?;
-    let writes = text.lines().find_map(|line| line.strip_prefix("writes "));
-    Ok(writes.context("the report has no writes")?.parse()?)
 }
 
 /// Fails unless the two folders hold the same files with the same bytes.
@@ -318,6 +430,7 @@ mod tests {
             data,
             root: root_path,
             all_doors: false,
+            descriptors: None,
         };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
+use spindle_core::command::Submit;
 use spindle_core::{JobId, Status};
-use spindle_engine::{Engine, JobRef, Options};
+use spindle_engine::{Caller, ConnectionId, Engine, JobRef, LeaseReply, Options};
 use spindle_log::{Log, MemoryLog};
 use spindle_testkit::ManualClock;
 
-use crate::harness::{Bench, START_MS, TakeApart, plain, somebody};
+use crate::harness::{Bench, Letters, START_MS, TakeApart, new_job, plain, somebody, wish};
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
+const TTR_MS: i64 = 1_000;
 
 /// A server that comes after another one, on a machine whose clock is so far ahead of the log.
 struct Next {
     engine: Engine,
     clock: Arc<ManualClock>,
+    /// Leased for ten minutes when the other server ended.
+    held: JobId,
     /// To be deleted an hour after the log's last time.
     id: JobId,
     scheduled: JobId,
@@ -33,6 +37,9 @@ impl Next {
     fn start_with(wall_ahead_ms: i64, options: Options) -> Next {
         let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
         let bench = Bench::on(log.clone(), START_MS, Options::default());
+        let held = Submit { ttr_ms: Some(10 * MINUTE as u64), ..plain("held") };
+        let held = bench.submit(held, b"x");
+        assert_eq!(bench.lease("held").map(|job| job.id), Some(held));
         let (mut mortal, mut later) = (plain("q"), plain("q"));
         mortal.ttl_ms = Some(60 * MINUTE as u64);
         later.run_at_ms = Some(START_MS + 60 * MINUTE as u64);
@@ -45,7 +52,17 @@ impl Next {
         let engine = Engine::open(log, clock.clone(), options).expect("starts");
         engine.watch_clock();
         engine.tick_once();
-        Next { engine, clock, id, scheduled }
+        Next { engine, clock, held, id, scheduled }
+    }
+
+    /// A worker has a job, for [`TTR_MS`].
+    fn lease(&self) -> JobId {
+        let submit = Submit { ttr_ms: Some(TTR_MS as u64), ..plain("leased") };
+        let id = self.engine.jobs().submit(new_job(submit, b"x")).value().expect("is taken");
+        let caller = Caller { connection: ConnectionId(1), mailbox: Arc::new(Letters::default()) };
+        let reply = self.engine.leases().take(&caller, wish("leased"), 0).value();
+        assert!(matches!(reply, Ok(LeaseReply::Leased(job)) if job.id == id));
+        id
     }
 
     fn is_held(&self) -> bool {
@@ -121,6 +138,38 @@ fn a_clock_that_is_set_right_after_the_start_needs_nobody() {
             (None, Some(Status::Ready))
         );
     }
+}
+
+/// A clock that is set right is no time that a worker has used up.
+#[test]
+fn leases_keep_the_time_they_had_left_when_time_is_set_forward() {
+    let set_right = |next: &Next| next.clock.set_wall_ahead(180 * MINUTE);
+    let accept = |next: &Next| {
+        next.clock.set_wall_ahead(400 * DAY);
+        next.accept_clock();
+    };
+    for (set_forward, ahead) in [(set_right as fn(&Next), 180 * MINUTE), (accept, 400 * DAY)] {
+        let next = Next::start(-400 * DAY);
+        let id = next.lease();
+        next.pass(TTR_MS - 10);
+        set_forward(&next);
+        next.pass(0);
+        assert_eq!(next.engine.now_ms(), START_MS + (ahead + TTR_MS - 10) as u64);
+        next.pass(9);
+        assert_eq!(next.status(id), Some(Status::Leased), "{ahead}");
+        next.pass(1);
+        assert_eq!(next.status(id), Some(Status::Ready), "{ahead}");
+    }
+}
+
+#[test]
+fn leases_do_not_keep_the_time_in_which_the_server_was_away() {
+    let next = Next::start(30 * MINUTE);
+    let grace_ms = Options::default().grace_ms as i64;
+    next.pass(grace_ms - 1);
+    assert_eq!(next.status(next.held), Some(Status::Leased));
+    next.pass(1);
+    assert_eq!(next.status(next.held), Some(Status::Ready));
 }
 
 #[test]

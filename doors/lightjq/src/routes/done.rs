@@ -38,7 +38,7 @@ pub(crate) async fn done(
     })?;
     // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
     let claim = door.engine().leases().claim_of(job, &id.worker_ref());
-    let now_ms = door.engine().now_ms();
+    let now_ms = door.engine().steady_ms();
     door.registry().seen(id, now_ms);
     let Some(claim) = door.bridge().durable(claim).await else {
         door.let_go(id, job);

@@ -44,7 +44,7 @@ pub(crate) async fn register(
     door.may_speak_for(id, &login)?;
     allows_names(&mut login, names.as_deref())?;
     let profile = Profile { name, max_jobs, names, target: target.transpose()?, login };
-    let now_ms = door.engine().now_ms();
+    let now_ms = door.engine().steady_ms();
     let entered = door.registry().enter(id, profile, now_ms);
     let Some(entered) = entered else {
         return Err(Problem::new(Code::TooMany, "there are as many workers as there may be"));
@@ -104,7 +104,7 @@ pub(crate) async fn next_job(
     wanted: Wanted,
     PollTimeout(wait): PollTimeout,
 ) -> Answered<Response> {
-    let now_ms = door.engine().now_ms();
+    let now_ms = door.engine().steady_ms();
     door.registry().seen(id, now_ms);
     let Some(taken) = door.take(id, Some(Instant::now() + wait), pass.into_login()).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());

@@ -1,6 +1,8 @@
 //! Workers that ask for jobs.
 
 use serde_json::json;
+use spindle_core::audit::Actor;
+use spindle_engine::Audit;
 
 use crate::harness::{Bench, ask, by, packed, until};
 
@@ -109,6 +111,23 @@ async fn a_worker_that_asks_no_more_is_lost_after_a_minute_but_not_while_it_work
     assert_eq!(bench.door.workers().len(), 1);
     bench.pass(1);
     until(|| bench.door.workers().is_empty()).await;
+}
+
+/// A wall clock that is set right is no time in which a worker was silent.
+#[tokio::test]
+async fn a_clock_that_is_accepted_loses_no_worker() {
+    let bench = Bench::new();
+    let (silent, idle) = (bench.worker(1).await, bench.worker(1).await);
+    bench.pass(30_000);
+    bench.next(&idle, "0").await.is(204);
+    bench.clock.set_wall_ahead(3_600_000);
+    let accepted = bench.engine.people(&mut Audit::new(Actor::default())).accept_clock();
+    accepted.without_waiting("a test").unwrap();
+    bench.pass(29_999);
+    assert_eq!(bench.door.workers().len(), 2);
+    bench.pass(1);
+    until(|| bench.door.workers().iter().all(|line| line.id != silent)).await;
+    bench.next(&idle, "0").await.is(204);
 }
 
 #[tokio::test]

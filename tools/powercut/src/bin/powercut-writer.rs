@@ -3,8 +3,10 @@
 //! Each argument is a verb and its operands, with `:` between them. When all are done it prints
 //! `done` and waits for the end of its standard input; then it exits regularly.
 
+use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,16 +16,26 @@ fn write_to(path: &str) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
+fn write_at(path: &str, offset: &str, text: &str) -> io::Result<()> {
+    let offset = offset.parse().map_err(io::Error::other)?;
+    write_to(path)?.write_all_at(text.as_bytes(), offset)
+}
+
+/// Is content with this error only.
+fn fails<T: Debug>(wanted: i32, outcome: io::Result<T>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.raw_os_error() == Some(wanted) => Ok(()),
+        outcome => Err(io::Error::other(format!("it did not fail with {wanted}: {outcome:?}"))),
+    }
+}
+
 fn step(words: &[&str]) -> io::Result<()> {
     match *words {
         ["create", path, text] => File::create(path)?.write_all(text.as_bytes()),
         ["append", path, text] => {
             OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
         }
-        ["at", path, offset, text] => {
-            let offset = offset.parse().map_err(io::Error::other)?;
-            write_to(path)?.write_all_at(text.as_bytes(), offset)
-        }
+        ["at", path, offset, text] => write_at(path, offset, text),
         ["parts", path, one, two] => {
             let parts = [IoSlice::new(one.as_bytes()), IoSlice::new(two.as_bytes())];
             let written = write_to(path)?.write_vectored(&parts)?;
@@ -36,16 +48,12 @@ fn step(words: &[&str]) -> io::Result<()> {
             .open(path)?
             .write_all(text.as_bytes()),
         ["resize", path, len] => write_to(path)?.set_len(len.parse().map_err(io::Error::other)?),
-        ["sync-fails", path] => match File::open(path)?.sync_data() {
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(()),
-            outcome => Err(io::Error::other(format!("it did not fail: {outcome:?}"))),
-        },
-        ["no-room", path, offset, text] => {
-            let offset = offset.parse().map_err(io::Error::other)?;
-            match write_to(path).and_then(|file| file.write_all_at(text.as_bytes(), offset)) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Ok(()),
-                outcome => Err(io::Error::other(format!("it did not fail: {outcome:?}"))),
-            }
+        ["sync-fails", path] => fails(libc::EIO, File::open(path)?.sync_data()),
+        ["no-room", path, offset, text] => fails(libc::ENOSPC, write_at(path, offset, text)),
+        ["unwritable", path, offset, text] => fails(libc::EIO, write_at(path, offset, text)),
+        ["no-descriptor", path] => {
+            fails(libc::EMFILE, File::open(path))?;
+            fails(libc::EMFILE, TcpListener::bind("127.0.0.1:0"))
         }
         ["before-1970"] => match SystemTime::now().duration_since(UNIX_EPOCH) {
             Err(_) => Ok(()),

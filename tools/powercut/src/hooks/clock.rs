@@ -4,7 +4,12 @@ use super::*;
 
 fn seconds_off() -> i64 {
     // A look at the file of the clock opens it, and that is no call of the process.
-    enter().map_or(0, |entered| entered.troubles().clock_seconds())
+    let Some(entered) = enter() else { return 0 };
+    let (seconds, is_set) = entered.troubles().clock_seconds();
+    if is_set {
+        entered.count(|counts| counts.clock_jumps += 1);
+    }
+    seconds
 }
 
 hooks! {

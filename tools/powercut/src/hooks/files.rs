@@ -23,30 +23,46 @@ fn noted(
     outcome
 }
 
-/// How much of a write of `len` bytes the disk takes: nothing (none) of one that needs more of a full
-/// disk.
-fn taken(fd: c_int, offset: Option<off_t>, len: size_t) -> Option<size_t> {
-    let Some(entered) = enter() else { return Some(len) };
+/// How many bytes the file has behind the offset, or behind the descriptor's own.
+fn room(fd: c_int, offset: Option<off_t>) -> usize {
+    let size = stat_of(fd).map_or(0, |stat| stat.st_size);
+    let from = offset.unwrap_or_else(|| system_call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR));
+    usize::try_from(size - from).unwrap_or_default()
+}
+
+/// How much of a write of `len` bytes the disk takes: nothing, with an error, if what the file has is not writable, or
+/// if there is no room for more.
+fn taken(fd: c_int, offset: Option<off_t>, len: size_t) -> Result<size_t, c_int> {
+    let Some(entered) = enter() else { return Ok(len) };
     if entered.watches(fd).is_none() {
-        return Some(len);
+        return Ok(len);
     }
     let troubles = entered.troubles();
     let taken = troubles.taken(len);
-    if !troubles.is_full() {
-        return Some(taken);
+    if troubles.is_unwritable() && room(fd, offset) >= taken {
+        entered.count(|counts| counts.failed_writes += 1);
+        return Err(libc::EIO);
     }
-    let size = stat_of(fd).map_or(0, |stat| stat.st_size);
-    let from = offset.unwrap_or_else(|| system_call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR));
-    let room = usize::try_from(size - from).unwrap_or_default();
-    (room >= taken).then_some(taken)
+    if troubles.is_full() && room(fd, offset) < taken {
+        entered.count(|counts| counts.no_room += 1);
+        return Err(libc::ENOSPC);
+    }
+    if taken < len {
+        entered.count(|counts| counts.short_writes += 1);
+    }
+    Ok(taken)
 }
 
 /// Whether a full disk refuses to make a file this long.
 fn is_too_long(fd: c_int, len: off_t) -> bool {
     let Some(entered) = enter() else { return false };
-    entered.watches(fd).is_some()
+    let is_too_long = entered.watches(fd).is_some()
         && entered.troubles().is_full()
-        && stat_of(fd).is_some_and(|stat| stat.st_size < len)
+        && stat_of(fd).is_some_and(|stat| stat.st_size < len);
+    if is_too_long {
+        entered.count(|counts| counts.no_room += 1);
+    }
+    is_too_long
 }
 
 /// Notes a write at `offset`, or at the descriptor's own offset.
@@ -100,6 +116,7 @@ fn sync_breaks(fd: c_int) -> bool {
     }
     let Some(key) = entered.watches(fd) else { return false };
     entered.shadow().lose_unsynced(key);
+    entered.count(|counts| counts.failed_syncs += 1);
     true
 }
 
@@ -126,8 +143,10 @@ fn sync_noted(fd: c_int, call: c_long) -> c_int {
 
 hooks! {
     fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-        let Some(len) = taken(fd, None, len) else { return fail(libc::ENOSPC) as ssize_t };
-        write_noted(fd, None, || system_call!(libc::SYS_write, fd, data, len))
+        match taken(fd, None, len) {
+            Ok(len) => write_noted(fd, None, || system_call!(libc::SYS_write, fd, data, len)),
+            Err(error) => fail(error) as ssize_t,
+        }
     }
 
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
@@ -135,8 +154,11 @@ hooks! {
     }
 
     fn pwrite|pwrite64(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t {
-        let Some(len) = taken(fd, Some(at), len) else { return fail(libc::ENOSPC) as ssize_t };
-        write_noted(fd, Some(at), || system_call!(libc::SYS_pwrite64, fd, data, len, at))
+        let real = |len: size_t| system_call!(libc::SYS_pwrite64, fd, data, len, at);
+        match taken(fd, Some(at), len) {
+            Ok(len) => write_noted(fd, Some(at), || real(len)),
+            Err(error) => fail(error) as ssize_t,
+        }
     }
 
     fn pwritev|pwritev64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t {

@@ -4,6 +4,9 @@ use super::*;
 
 /// Opens and, when the file lies below the visible folder, notes that it is there.
 fn open_noted(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    if descriptors::is_refused() {
+        return fail(libc::EMFILE);
+    }
     if flags & libc::O_CREAT != 0 && has_no_room(dir, path) {
         return fail(libc::ENOSPC);
     }
@@ -31,8 +34,12 @@ fn open_noted(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_
 /// Whether this would be a new file on a full disk.
 fn has_no_room(dir: c_int, path: *const c_char) -> bool {
     let Some(entered) = enter() else { return false };
-    entered.troubles().is_full()
-        && entered.path_at(dir, path).is_some_and(|inside| entered.key_at(&inside).is_none())
+    let has_none = entered.troubles().is_full()
+        && entered.path_at(dir, path).is_some_and(|inside| entered.key_at(&inside).is_none());
+    if has_none {
+        entered.count(|counts| counts.no_room += 1);
+    }
+    has_none
 }
 
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;

@@ -43,10 +43,17 @@ struct Account {
     /// The server's name for it, once it acknowledged the job.
     name: Option<String>,
     finish: Finish,
+    seen_done: bool,
     /// Jobq's states as they were sent; those before `state` are past, the one there was
     /// acknowledged last, those behind it are in doubt.
     states: Vec<Value>,
     state: usize,
+}
+
+impl Account {
+    fn awaits_worker(&self) -> bool {
+        self.door != Door::Jobq && self.finish == Finish::No
+    }
 }
 
 /// What was counted.
@@ -57,22 +64,42 @@ pub struct Tally {
     pub finishes: u64,
     pub states: u64,
     pub doubted: u64,
+    /// Submits that a full disk refused.
+    pub refused: u64,
 }
 
 /// The books of one run.
 #[derive(Debug, Default)]
 pub struct Books {
+    /// The number of the newest job.
+    last: u64,
     accounts: BTreeMap<u64, Account>,
     complaints: Vec<String>,
     tally: Tally,
+    /// Acknowledged jobs that wait for a worker.
+    waiting: u64,
+    /// Checks so far.
+    checks: u64,
 }
 
+/// So many jobs wait for workers at most, or the checks become endless.
+const WAITING_MAX: u64 = 400;
+/// A job that was once seen to be done is looked at in every so many checks.
+const DONE_CHECKED_EVERY: u64 = 16;
+
 impl Books {
+    /// Whether workers have enough to do.
+    pub fn has_enough(&self) -> bool {
+        self.waiting >= WAITING_MAX
+    }
+
     /// A new job that is about to be submitted; its number.
     pub fn submit_sent(&mut self, door: Door, first_state: Option<Value>) -> u64 {
-        let job = self.accounts.len() as u64 + 1;
+        self.last += 1;
+        let job = self.last;
         let states = first_state.into_iter().collect();
-        let account = Account { door, name: None, finish: Finish::No, states, state: 0 };
+        let account =
+            Account { door, name: None, finish: Finish::No, seen_done: false, states, state: 0 };
         self.accounts.insert(job, account);
         job
     }
@@ -80,8 +107,16 @@ impl Books {
     pub fn submit_answered(&mut self, job: u64, name: String) {
         if let Some(account) = self.accounts.get_mut(&job) {
             self.tally.submits[account.door as usize] += 1;
+            self.waiting += u64::from(account.awaits_worker());
             account.name = Some(name);
         }
+    }
+
+    /// The server has no room for it. Nobody knows its name: whether it came in all the same shows when
+    /// it is delivered.
+    pub fn submit_refused(&mut self, job: u64) {
+        self.accounts.remove(&job);
+        self.tally.refused += 1;
     }
 
     /// A worker got a job.
@@ -99,7 +134,9 @@ impl Books {
 
     pub fn finish_sent(&mut self, job: u64) {
         if let Some(account) = self.accounts.get_mut(&job) {
+            let awaited = account.awaits_worker();
             account.finish = account.finish.max(Finish::Doubted);
+            self.waiting = self.waiting.saturating_sub(u64::from(awaited));
         }
     }
 
@@ -117,6 +154,13 @@ impl Books {
         }
     }
 
+    /// The server has no room for the newest state.
+    pub fn state_refused(&mut self, job: u64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.states.pop();
+        }
+    }
+
     pub fn state_answered(&mut self, job: u64) {
         if let Some(account) = self.accounts.get_mut(&job) {
             account.state = account.states.len() - 1;
@@ -124,10 +168,14 @@ impl Books {
         }
     }
 
-    /// Jobs the server knows, with its names for them.
-    pub fn acknowledged(&self) -> Vec<(u64, Door, String)> {
+    /// Jobs the server knows, with its names for them, that are to be looked at now: those that were seen to be done
+    /// before in some of the checks, and in the last one.
+    pub fn due_for_check(&mut self, is_last: bool) -> Vec<(u64, Door, String)> {
+        self.checks += 1;
+        let turn = self.checks % DONE_CHECKED_EVERY;
         let named = |(job, account): (&u64, &Account)| {
-            account.name.clone().map(|name| (*job, account.door, name))
+            let is_due = is_last || !account.seen_done || job % DONE_CHECKED_EVERY == turn;
+            account.name.clone().filter(|_| is_due).map(|name| (*job, account.door, name))
         };
         self.accounts.iter().filter_map(named).collect()
     }
@@ -141,11 +189,13 @@ impl Books {
             (Some("done"), _) => {
                 self.tally.doubted += u64::from(account.finish == Finish::Doubted);
                 account.finish = Finish::Acknowledged;
+                account.seen_done = true;
                 return;
             }
             (Some("dead"), _) => "is dead, and nobody failed it",
             (Some(_), Finish::Acknowledged) => "is unfinished after its finish was acknowledged",
-            (Some(_), _) => {
+            (Some(_), finish) => {
+                self.waiting += u64::from(finish == Finish::Doubted && account.door != Door::Jobq);
                 account.finish = Finish::No;
                 return;
             }
@@ -212,6 +262,35 @@ mod tests {
             books.observed(job, Some(then));
             assert_eq!(books.complaints().len(), 1, "{status}, then {then}");
         }
+    }
+
+    #[test]
+    fn who_was_seen_to_be_done_is_looked_at_now_and_then_and_at_last() {
+        let (mut books, job) = books_with(Door::Gearman);
+        let times = |books: &mut Books| {
+            (0..DONE_CHECKED_EVERY).map(|_| books.due_for_check(false).len() as u64).sum::<u64>()
+        };
+        assert_eq!(times(&mut books), DONE_CHECKED_EVERY);
+        books.finish_sent(job);
+        books.finish_answered(job);
+        assert_eq!(times(&mut books), DONE_CHECKED_EVERY, "nobody has seen it yet");
+        books.observed(job, Some("done"));
+        assert_eq!(times(&mut books), 1);
+        assert_eq!(books.due_for_check(true).len(), 1);
+    }
+
+    #[test]
+    fn workers_have_enough_until_finishes_come() {
+        let (mut books, first) = books_with(Door::Gearman);
+        for _ in 1..WAITING_MAX {
+            assert!(!books.has_enough());
+            let job = books.submit_sent(Door::Api, None);
+            books.submit_answered(job, "2".to_owned());
+        }
+        assert!(books.has_enough());
+        books.finish_sent(first);
+        books.finish_answered(first);
+        assert!(!books.has_enough());
     }
 
     #[test]

@@ -12,6 +12,7 @@ const NO_JOB: u32 = 10;
 const JOB_ASSIGN: u32 = 11;
 const WORK_COMPLETE: u32 = 13;
 const SUBMIT_JOB_BG: u32 = 18;
+const ERROR: u32 = 19;
 /// Longer packets are none of this server's answers here.
 const PACKET_BYTES_MAX: usize = 8 << 20;
 
@@ -30,11 +31,12 @@ impl Gearman {
         Ok(Self(connect(address)?))
     }
 
-    /// A background job; its handle.
-    pub fn submit(&mut self, function: &str, payload: &[u8]) -> io::Result<String> {
+    /// A background job; its handle, or none if the server has no room for it.
+    pub fn submit(&mut self, function: &str, payload: &[u8]) -> io::Result<Option<String>> {
         self.say(SUBMIT_JOB_BG, &[function.as_bytes(), b"", payload])?;
         match self.hear()? {
-            (JOB_CREATED, handle) => Ok(String::from_utf8_lossy(&handle).into_owned()),
+            (JOB_CREATED, handle) => Ok(Some(String::from_utf8_lossy(&handle).into_owned())),
+            (ERROR, body) if body == b"QUEUE_ERROR\0Disk full" => Ok(None),
             (kind, _) => Err(odd(&format!("packet {kind}"))),
         }
     }

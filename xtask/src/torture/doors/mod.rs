@@ -9,9 +9,10 @@ mod gearman;
 mod http;
 
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
@@ -23,7 +24,8 @@ use super::cycles::{Torture, no_complaints};
 use super::ending::Ending;
 use super::job::Dice;
 use super::server::{Addresses, Server};
-use books::{Books, Door};
+pub(super) use books::Books;
+use books::{Door, Tally};
 use gearman::Gearman;
 use http::Http;
 
@@ -31,8 +33,10 @@ use http::Http;
 const QUEUE: &str = "torture";
 /// LightJQ's: its workers get MessagePack or JSON, not other doors' bytes.
 const LIGHTJQ_QUEUE: &str = "torture-lightjq";
-/// Longer than any run.
-const TTL_MS: u64 = 86_400_000;
+/// Longer than any run, by its wildest clock.
+const TTL_MS: u64 = 30 * 86_400_000;
+/// No lease runs out while the test is held up, but some do when the server makes a jump of the clock count.
+const TTR_MS: u64 = 5 * 60_000;
 /// Between two questions for work when there is none.
 const IDLE: Duration = Duration::from_millis(2);
 const STATES_MAX: u64 = 20;
@@ -43,45 +47,60 @@ impl Torture<'_> {
         let mut dice = Dice::new(self.options.seed);
         let books = Mutex::default();
         for cycle in 0..self.options.cycles {
-            self.doors_cycle(&books, &mut dice, Server::kill)
+            self.doors_cycle(&books, &mut dice, only_load, End::Lost(Server::kill))
                 .with_context(|| format!("in cycle {cycle}"))?;
         }
-        self.doors_cycle(&books, &mut dice, Server::terminate)
+        let did = self.finish_doors(&books, &mut dice)?;
+        Ok(format!(
+            "torture {}: {} kills; {did}; nothing lost",
+            self.mode.name(),
+            self.options.cycles
+        ))
+    }
+
+    /// The last cycle of a torture through the doors, and what all of them acknowledged.
+    pub(super) fn finish_doors(&self, books: &Mutex<Books>, dice: &mut Dice) -> Result<String> {
+        self.doors_cycle(books, dice, only_load, End::Asked(Server::terminate))
             .context("in the cycle that ends by SIGTERM")?;
         let server = self.start(None)?;
-        check(&books, server.addresses())?;
+        check(books, server.addresses(), true)?;
         server.terminate()?;
 
-        let tally = lock(&books).tally();
+        let tally = lock(books).tally();
         let submits = Door::ALL.map(|door| (door.name(), tally.submits[door as usize]));
         for (door, count) in submits {
             ensure!(count > 0, "nothing came in through {door}: the test proves nothing of it");
         }
         ensure!(tally.finishes > 0 && tally.states > 0, "nothing was worked on: {tally:?}");
         let submits = submits.map(|(door, count)| format!("{count} through {door}")).join(", ");
+        let Tally { finishes, states, doubted, refused, .. } = tally;
         Ok(format!(
-            "torture {}: {} kills; acknowledged submits: {submits}; {} finishes, {} states, {} finishes in doubt \
-             had happened; nothing lost",
-            self.mode.name(),
-            self.options.cycles,
-            tally.finishes,
-            tally.states,
-            tally.doubted,
+            "acknowledged submits: {submits}; {refused} refused for want of room; {finishes} finishes, \
+             {states} states, {doubted} finishes in doubt had happened"
         ))
     }
 
-    fn doors_cycle(
+    /// A load through every door for as long as `meanwhile` takes, which gets the time that it should take; ended by
+    /// `end`.
+    pub(super) fn doors_cycle(
         &self,
         books: &Mutex<Books>,
         dice: &mut Dice,
-        end: impl FnOnce(Server) -> Result<()>,
+        meanwhile: impl FnOnce(&Server, Duration) -> Result<()>,
+        end: End,
     ) -> Result<()> {
-        let server = self.start(None)?;
-        check(books, server.addresses())?;
+        let leak_seed = dice.percent(50).then(|| dice.next());
+        let server = self.start(leak_seed)?;
+        check(books, server.addresses(), false)?;
+        keep_for_long(server.addresses())?;
         let time = self.load_time(dice);
-        let load = Load { books, at: server.addresses(), ending: Ending::default() };
+        let (end, until_it_ends) = match end {
+            End::Lost(end) => (end, true),
+            End::Asked(end) => (end, false),
+        };
+        let load = Load::new(books, server.addresses(), until_it_ends);
         let ended = thread::scope(|scope| {
-            let clients: [PlayedBy<'_>; 9] = [
+            let clients: [PlayedBy<'_>; CLIENTS] = [
                 Load::submit_to_workq,
                 Load::submit_to_gearman,
                 Load::submit_to_api,
@@ -96,14 +115,29 @@ impl Torture<'_> {
                 let load = &load;
                 scope.spawn(move || load.ending.client_done(client(load)));
             }
-            thread::sleep(time);
+            let disturbed = load.await_connected().and_then(|()| meanwhile(&server, time));
             load.ending.begin();
-            end(server)
+            let ended = end(server);
+            load.has_ended.store(true, Ordering::SeqCst);
+            ended.and(disturbed)
         });
         ended?;
         load.ending.verdict()?;
         verdict(books)
     }
+}
+
+fn only_load(_: &Server, time: Duration) -> Result<()> {
+    thread::sleep(time);
+    Ok(())
+}
+
+/// What ends a cycle.
+pub(super) enum End {
+    /// The server is lost while its clients go on.
+    Lost(fn(Server) -> Result<()>),
+    /// The server ends in order, when its clients have stopped.
+    Asked(fn(Server) -> Result<()>),
 }
 
 fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
@@ -114,10 +148,21 @@ fn verdict(books: &Mutex<Books>) -> Result<()> {
     no_complaints(lock(books).complaints())
 }
 
-/// Looks at every job a door acknowledged, under the name that door gave it.
-fn check(books: &Mutex<Books>, at: Addresses) -> Result<()> {
+/// Done jobs are there to be found until the run ends, however the clock jumps.
+fn keep_for_long(at: Addresses) -> Result<()> {
     let mut http = Http::connect(at.http)?;
-    let jobs = lock(books).acknowledged();
+    let settings = json!({ "keep_ms": TTL_MS, "ttr_default_ms": TTR_MS });
+    for queue in [QUEUE, LIGHTJQ_QUEUE] {
+        let path = format!("/api/v1/queues/{queue}/settings");
+        answered(http.ask("PUT", &path, "", Some(&settings))?, 200)?;
+    }
+    Ok(())
+}
+
+/// Looks at jobs that a door acknowledged, under the name that door gave them; the last time at all of them.
+fn check(books: &Mutex<Books>, at: Addresses, is_last: bool) -> Result<()> {
+    let mut http = Http::connect(at.http)?;
+    let jobs = lock(books).due_for_check(is_last);
     for (job, door, name) in jobs {
         let answer = http.get(&format!("/api/v1/jobs/{name}"))?;
         let status = match answer.status {
@@ -169,11 +214,41 @@ struct Load<'a> {
     books: &'a Mutex<Books>,
     at: Addresses,
     ending: Ending,
+    /// The clients go on until their connections break.
+    until_it_ends: bool,
+    /// How many clients are connected.
+    connected: AtomicUsize,
+    /// The server is gone.
+    has_ended: AtomicBool,
 }
 
-impl Load<'_> {
+const CLIENTS: usize = 9;
+/// Clients that are not connected after so long will not be.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(120);
+
+impl<'a> Load<'a> {
+    fn new(books: &'a Mutex<Books>, at: Addresses, until_it_ends: bool) -> Self {
+        let (ending, connected) = (Ending::default(), AtomicUsize::new(0));
+        Load { books, at, ending, until_it_ends, connected, has_ended: AtomicBool::new(false) }
+    }
+
+    /// A client has its connection.
+    fn is_connected(&self) {
+        self.connected.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until all have: a flood that came before would leave no place for them.
+    fn await_connected(&self) -> Result<()> {
+        let deadline = Instant::now() + CONNECTED_WITHIN;
+        while self.connected.load(Ordering::SeqCst) < CLIENTS {
+            ensure!(Instant::now() < deadline, "not all clients are connected");
+            thread::sleep(IDLE);
+        }
+        Ok(())
+    }
+
     fn goes_on(&self) -> bool {
-        !self.ending.has_begun()
+        self.until_it_ends || !self.ending.has_begun()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -184,12 +259,23 @@ impl Load<'_> {
     fn submit(
         &self,
         door: Door,
-        mut submit: impl FnMut(u64) -> io::Result<String>,
+        mut submit: impl FnMut(u64) -> io::Result<Submitted>,
     ) -> io::Result<()> {
+        self.is_connected();
         while self.goes_on() {
+            if self.books().has_enough() {
+                // Whoever asks nothing does not see the server end.
+                if self.has_ended.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
+                thread::sleep(IDLE);
+                continue;
+            }
             let job = self.books().submit_sent(door, None);
-            let name = submit(job)?;
-            self.books().submit_answered(job, name);
+            match submit(job)? {
+                Some(name) => self.books().submit_answered(job, name),
+                None => self.books().submit_refused(job),
+            }
         }
         Ok(())
     }
@@ -198,9 +284,10 @@ impl Load<'_> {
         let mut client = Client::connect(self.at.workq)?;
         self.submit(Door::Workq, |job| {
             let uuid = super::job::Job(job).to_string();
-            let head = format!("add {uuid} {QUEUE} 60000 {TTL_MS}");
+            let head = format!("add {uuid} {QUEUE} {TTR_MS} {TTL_MS}");
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
-                Answer::Done => Ok(uuid),
+                Answer::Done => Ok(Some(uuid)),
+                answer if answer.is_disk_full() => Ok(None),
                 other => Err(surprise(&format!("add answered {other:?}"))),
             }
         })
@@ -215,35 +302,48 @@ impl Load<'_> {
         let mut http = Http::connect(self.at.http)?;
         self.submit(Door::Api, |job| {
             let body = json!({ "queue": QUEUE, "payload": payload(job) });
-            Ok(answered(http.post("/api/v1/jobs", &body)?, 201)?["id"].to_string())
+            let answer = with_room(http.post("/api/v1/jobs", &body)?, 201)?;
+            Ok(answer.map(|job| job["id"].to_string()))
         })
     }
 
     fn submit_to_lightjq(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
         self.submit(Door::Lightjq, |job| {
-            let body =
-                json!({ "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true });
-            let answer = answered(http.post("/job", &body)?, 201)?;
-            Ok(answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?.to_owned())
+            let body = json!({
+                "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true,
+                "timeout": TTR_MS / 1_000,
+            });
+            let Some(answer) = with_room(http.post("/job", &body)?, 201)? else { return Ok(None) };
+            let id = answer["job_id"].as_str().ok_or_else(|| surprise("no job_id"))?;
+            Ok(Some(id.to_owned()))
         })
     }
 
     /// Jobs that nobody leases: their states are the work.
     fn advance_jobq(&self) -> io::Result<()> {
         let mut http = Http::connect(self.at.http)?;
+        self.is_connected();
         while self.goes_on() {
             let first = json!(["STEP", 0]);
             let job = self.books().submit_sent(Door::Jobq, Some(first.clone()));
             let body = json!({ "payload": payload(job), "state": first });
-            let answer = answered(http.post("/api/v0/job/create", &body)?, 200)?;
+            let Some(answer) = with_room(http.post("/api/v0/job/create", &body)?, 200)? else {
+                self.books().submit_refused(job);
+                continue;
+            };
             let id = answer["id"].to_string();
             self.books().submit_answered(job, id.clone());
             for step in 1..=Dice::new(job).below(STATES_MAX) {
                 let state = json!(["STEP", step]);
                 self.books().state_sent(job, state.clone());
-                answered(http.post(&format!("/api/v0/job/{id}/state"), &state)?, 200)?;
-                self.books().state_answered(job);
+                match with_room(http.post(&format!("/api/v0/job/{id}/state"), &state)?, 200)? {
+                    Some(_) => self.books().state_answered(job),
+                    None => {
+                        self.books().state_refused(job);
+                        break;
+                    }
+                }
             }
         }
         Ok(())
@@ -257,6 +357,7 @@ impl Load<'_> {
         mut take: impl FnMut(&mut C) -> io::Result<Option<(u64, T)>>,
         mut finish: impl FnMut(&mut C, T) -> io::Result<bool>,
     ) -> io::Result<()> {
+        self.is_connected();
         while self.goes_on() {
             let Some((job, by)) = take(&mut connection)? else {
                 thread::sleep(IDLE);
@@ -280,6 +381,7 @@ impl Load<'_> {
             },
             |client, id| match client.send(&format!("complete {id}"), b"done", "")? {
                 Answer::Done => Ok(true),
+                answer if answer.is_disk_full() => Ok(false),
                 other => Err(surprise(&format!("complete answered {other:?}"))),
             },
         )
@@ -307,7 +409,7 @@ impl Load<'_> {
                 if answer.status == 204 {
                     return Ok(None);
                 }
-                let leased = answered(answer, 200)?;
+                let Some(leased) = with_room(answer, 200)? else { return Ok(None) };
                 let job = match leased["payload_base64"].as_str() {
                     Some(text) => {
                         job_of_bytes(&BASE64.decode(text).map_err(|e| surprise(&e.to_string()))?)?
@@ -318,7 +420,8 @@ impl Load<'_> {
             },
             |http, token| {
                 let path = format!("/api/v1/leases/{token}/complete");
-                answered(http.post(&path, &json!({ "result": "done" }))?, 204).map(|_| true)
+                let answer = http.post(&path, &json!({ "result": "done" }))?;
+                with_room(answer, 204).map(|answer| answer.is_some())
             },
         )
     }
@@ -336,7 +439,7 @@ impl Load<'_> {
                 if answer.status == 204 {
                     return Ok(None);
                 }
-                let mut given = answered(answer, 200)?;
+                let Some(mut given) = with_room(answer, 200)? else { return Ok(None) };
                 Ok(Some((job_of(&given["argument"])?, given["job_id"].take())))
             },
             |http, id| {
@@ -344,10 +447,23 @@ impl Load<'_> {
                     "job_id": id, "type": "success", "result": "done",
                     "finished_at": "2026-01-01T00:00:00Z",
                 });
-                answered(http.ask("POST", "/done", &header, Some(&done))?, 204).map(|_| true)
+                let answer = http.ask("POST", "/done", &header, Some(&done))?;
+                with_room(answer, 204).map(|answer| answer.is_some())
             },
         )
     }
+}
+
+/// The server's name for a job that it acknowledged; none: it had no room for it.
+type Submitted = Option<String>;
+
+/// The body of an answer; none if the server has no room on its disk for what was asked.
+fn with_room(answer: http::Answer, status: u16) -> io::Result<Option<Value>> {
+    const INSUFFICIENT_STORAGE: u16 = 507;
+    if answer.status == INSUFFICIENT_STORAGE {
+        return Ok(None);
+    }
+    answered(answer, status).map(Some)
 }
 
 fn answered(answer: http::Answer, status: u16) -> io::Result<Value> {
