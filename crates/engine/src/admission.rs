@@ -8,6 +8,10 @@
 //! does, and nearly nothing is left, changes are refused: nothing that the server does makes room any
 //! more.
 //!
+//! A large change waits for more: until little else is decided and not durable. All that is decided goes
+//! to the log in one order, so whoever comes behind large payloads waits until they are written; one after
+//! the other they keep nobody waiting for more than one of them.
+//!
 //! Nobody waits for ever: each look ends with a round, with more of the reserve, or with the refusal. The
 //! thread that compacts looks ten times a second, and a round on a full disk is one segment long.
 
@@ -25,6 +29,10 @@ use crate::wait::{Caller, Wait, WaitFor};
 
 /// The part of the reserve that changes may use between two looks of compaction.
 const SHARE: u64 = 8;
+/// A change that brings more bytes than this is a large one.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// A large change waits until no more than this part of what may be decided is.
+const BEHIND_LARGE: usize = 8;
 
 /// Whether one more change may be made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,8 +78,12 @@ impl Admission {
         }
     }
 
-    pub fn room(&self) -> Room {
-        if self.undurable_bytes() < self.room_below.load(Ordering::Relaxed) {
+    /// Whether a change that brings so many bytes may be made now.
+    pub fn room(&self, bytes: usize) -> Room {
+        let undurable = self.undurable_bytes();
+        let is_turn =
+            bytes <= SMALL_BYTES_MAX || undurable <= self.undurable_bytes_max / BEHIND_LARGE;
+        if undurable < self.room_below.load(Ordering::Relaxed) && is_turn {
             Room::There
         } else if self.exhausted.load(Ordering::Relaxed) {
             Room::Exhausted
@@ -132,14 +144,14 @@ impl Admission {
 }
 
 impl Engine {
-    /// Whether one more change may be made now.
-    pub fn room(&self) -> Room {
-        self.shared.admission.room()
+    /// Whether one more change may be made now that brings so many bytes.
+    pub fn room(&self, bytes: usize) -> Room {
+        self.shared.admission.room(bytes)
     }
 
-    /// Whether one more change may be made now. Long loops ask between their steps.
+    /// Whether one more small change may be made now. Long loops ask between their steps.
     pub fn has_room(&self) -> bool {
-        self.room() == Room::There
+        self.room(0) == Room::There
     }
 
     /// How much is decided and not durable.
@@ -148,9 +160,9 @@ impl Engine {
     }
 
     /// Waits for room, if there is none now: [`Answer::Room`] says when to ask again. A change that
-    /// will have none is refused.
-    pub fn wait_for_room(&self, caller: &Caller) -> Result<Option<Ticket>, Refused> {
-        match self.room() {
+    /// will have none is refused. `bytes` is what it brings: payloads and results.
+    pub fn wait_for_room(&self, caller: &Caller, bytes: usize) -> Result<Option<Ticket>, Refused> {
+        match self.room(bytes) {
             Room::There => return Ok(None),
             Room::Exhausted => return Err(Refused::DiskFull),
             Room::Later => {}
@@ -158,8 +170,12 @@ impl Engine {
         let mut inner = self.shared.inner.lock();
         // The room may have come before the wait.
         if self.shared.admission.has_again() {
-            let refused = self.room() == Room::Exhausted;
-            return if refused { Err(Refused::DiskFull) } else { Ok(None) };
+            match self.room(bytes) {
+                Room::Exhausted => return Err(Refused::DiskFull),
+                // Its turn comes after a commit: something is not durable yet.
+                Room::Later if bytes > SMALL_BYTES_MAX => {}
+                Room::There | Room::Later => return Ok(None),
+            }
         }
         let wait = Wait { caller: caller.clone(), request: WaitFor::Room, deadline_ms: None };
         Ok(Some(inner.waiting.list.add(wait)))

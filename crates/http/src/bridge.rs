@@ -63,7 +63,16 @@ impl EngineBridge {
         &self,
         call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
     ) -> Gated<Result<T, Refused>> {
-        match self.room().await {
+        self.call_with(0, call).await
+    }
+
+    /// As [`EngineBridge::call`], for a call that brings so many bytes.
+    async fn call_with<T>(
+        &self,
+        bytes: usize,
+        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
+    ) -> Gated<Result<T, Refused>> {
+        match self.room(bytes).await {
             Ok(()) => {
                 let _turn = self.turn();
                 call(&self.engine)
@@ -124,12 +133,22 @@ impl EngineBridge {
         self.durable(called).await
     }
 
-    /// Waits for room in the log. Refused as busy when it takes too long, and when the disk is full and
+    /// As [`EngineBridge::change`], for changes that bring bytes: a payload or a result.
+    pub async fn change_with<T>(
+        &self,
+        bytes: usize,
+        call: impl FnOnce(&Engine) -> Gated<Result<T, Refused>>,
+    ) -> Result<T, Refused> {
+        let called = self.call_with(bytes, call).await;
+        self.durable(called).await
+    }
+
+    /// Waits for room in the log, for a change that brings so many bytes. Refused as busy when it takes too long, and when the disk is full and
     /// there will be none.
-    pub async fn room(&self) -> Result<(), Refused> {
+    pub async fn room(&self, bytes: usize) -> Result<(), Refused> {
         let deadline = Instant::now() + ROOM_WAIT;
         let caller = self.caller();
-        while let Some(ticket) = self.engine.wait_for_room(&caller)? {
+        while let Some(ticket) = self.engine.wait_for_room(&caller, bytes)? {
             let wait = self.wait(caller.clone(), ticket);
             if timeout_at(deadline, wait.answered()).await.is_err() {
                 return Err(Refused::Busy);

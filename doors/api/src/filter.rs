@@ -4,6 +4,8 @@
 //! jobs that pass the rest, outside the engine's lock and in bounded portions: a walk that has seen
 //! as much as one request may says so, and goes on from its cursor.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::Deserialize;
@@ -12,8 +14,8 @@ use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
-use spindle_http::{Answered, Code, Problem, door_word};
-use tokio::task::{spawn_blocking, yield_now};
+use spindle_http::{Answered, Code, Problem, door_word, slice_turn};
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
@@ -22,6 +24,8 @@ use crate::{instant, keys, naming};
 
 /// Stretches of one request: each looks at up to 512 jobs.
 const STRETCHES_MAX: usize = 200;
+/// A stretch reads no more finished jobs from the log after this time.
+const SLICE_TIME_MAX: Duration = Duration::from_micros(500);
 /// Finished jobs read from the log for one request.
 const READS_MAX: usize = 2_000;
 /// Payload bytes looked through for one request.
@@ -317,9 +321,7 @@ impl Walk {
     /// The jobs of the next stretch, at most `limit`; there may be none on it.
     pub async fn stretch(&mut self, api: &Api, limit: usize) -> Answered<Vec<JobImage>> {
         let Some(at) = self.at else { return Ok(Vec::new()) };
-        if self.stretches > 0 {
-            yield_now().await;
-        }
+        let turn = slice_turn().await;
         self.stretches += 1;
         let engine = api.engine();
         // What is looked for among them makes fewer of many.
@@ -331,6 +333,7 @@ impl Walk {
         let page = self.read.absorb(page);
         self.go_on(page.next);
         let mut images = Vec::new();
+        let begun = Instant::now();
         for scanned in page.found {
             let id = scanned.id();
             if !(self.filter.from..self.filter.until).contains(&id) {
@@ -342,13 +345,19 @@ impl Walk {
             }
             let image = match scanned {
                 ScannedJob::Live(image) => Some(*image),
+                // Its image comes from the log, maybe from the disk.
                 ScannedJob::Finished(id) => {
+                    if self.reads > 0 && begun.elapsed() > SLICE_TIME_MAX {
+                        self.leave(id);
+                        break;
+                    }
                     self.reads += 1;
                     finished(engine, id)?
                 }
             };
             images.extend(image.filter(|image| self.filter.takes(image)));
         }
+        drop(turn);
         if let Some(text) = self.filter.text.clone() {
             images = self.with_text(engine, text, images).await?;
         }

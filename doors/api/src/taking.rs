@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{Gated, JobRef, NewJob, Refused};
+use spindle_engine::{Engine, Gated, JobRef, NewJob, Refused};
 use spindle_http::{Answered, Code, Problem, Trace};
 
 use crate::api::Api;
@@ -70,7 +70,9 @@ impl Wanted {
         let mut wanted = self;
         for _ in 0..TRIES {
             let (job, claim) = wanted.split();
-            let submitted = api.bridge().change(|engine| engine.jobs().submit(job)).await;
+            let bytes = job.payload.len();
+            let submit = |engine: &Engine| engine.jobs().submit(job);
+            let submitted = api.bridge().change_with(bytes, submit).await;
             match claim.resolve(api, submitted).await? {
                 Outcome::Taken(taken) => return Ok(taken),
                 Outcome::Free(again) => wanted = *again,
@@ -139,7 +141,8 @@ pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Ta
     let mut answers = Gated::open(());
     let mut submitted = Vec::with_capacity(claims.len());
     while !jobs.is_empty() {
-        if let Err(busy) = api.bridge().room().await {
+        let bytes = jobs.iter().map(|job| job.payload.len()).sum();
+        if let Err(busy) = api.bridge().room(bytes).await {
             // Not even for the next one: that is the answer for the rest.
             submitted.extend(jobs.drain(..).map(|_| Err(busy.clone())));
             break;

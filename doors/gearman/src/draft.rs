@@ -172,7 +172,7 @@ impl DraftSession {
             }
         }
         if request.is_change() {
-            match self.engine.wait_for_room(&self.caller) {
+            match self.engine.wait_for_room(&self.caller, request.brought_bytes()) {
                 Ok(None) => {}
                 Ok(Some(ticket)) => {
                     self.room = Some((ticket, request));

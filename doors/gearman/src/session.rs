@@ -210,7 +210,7 @@ impl GearmanSession {
             return deny(incoming, denied, out);
         }
         if incoming.is_change() {
-            match (self.engine.wait_for_room(&self.caller), &incoming) {
+            match (self.engine.wait_for_room(&self.caller, incoming.brought_bytes()), &incoming) {
                 (Ok(None), _) => {}
                 (Ok(Some(ticket)), _) => {
                     self.room = Some((ticket, Some(Box::new(incoming))));

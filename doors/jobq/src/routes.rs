@@ -10,7 +10,9 @@ use spindle_core::command::Submit;
 use spindle_core::job::{JOB_ID_END, Origin};
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection, Type};
-use spindle_engine::{Before, FetchError, JobRef, JobUpdate, NewJob, Payload, Refused, Updated};
+use spindle_engine::{
+    Before, Engine, FetchError, JobRef, JobUpdate, NewJob, Payload, Refused, Updated,
+};
 use spindle_http::{Pass, Trace, read_body, work_on_bytes};
 
 use crate::bodies::{ListBody, NewBody, PollBody, StateBody};
@@ -59,7 +61,7 @@ async fn listed(door: &Jobq, body: ListBody) -> AnsweredText {
 /// `POST /api/v0/job/poll`
 pub async fn poll(State(door): State<Jobq>, request: Request) -> AnsweredText {
     let body = read(&door, request, PollBody::read).await?;
-    door.bridge().room().await?;
+    door.bridge().room(0).await?;
     let found = door.query_thread().poll(body).await;
     door.bridge().durable(found).await.map(answer)
 }
@@ -106,7 +108,8 @@ pub async fn create(
         submit.event = Some(created.encode());
     }
     let job = NewJob { submit, payload: Payload::new(payload.clone(), Type::Json) };
-    let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
+    let submit = |engine: &Engine| engine.jobs().submit(job);
+    let id = door.bridge().change_with(payload.len(), submit).await?;
     // As it was created: others may have changed it by now.
     let state = if ready { history::ready() } else { state };
     let events = format!("[{}]", created.json);
@@ -255,7 +258,7 @@ pub async fn add_event(
         Ok(Updated::Declined(never)) => match never {},
         Err(Refused::Rejected(Rejection::Finished)) => {
             let event = Entry::noted(&event, bridge.engine().now_ms()).encode();
-            bridge.room().await?;
+            bridge.room(0).await?;
             let noted = {
                 let _turn = bridge.turn();
                 bridge.engine().jobs().add_event_to_finished(id, &event)?

@@ -207,7 +207,7 @@ impl WorkqSession {
             return deny(out, denied);
         }
         if request.is_change() {
-            match self.engine.wait_for_room(&self.caller) {
+            match self.engine.wait_for_room(&self.caller, request.brought_bytes()) {
                 Ok(None) => {}
                 Ok(Some(ticket)) => {
                     let request = Box::new(request);

@@ -1,8 +1,10 @@
 //! The command line.
 
-use crate::suite::SUITES;
+use crate::shares::Flood;
+use crate::suite::{Door, SUITES};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, value_parser};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Measures Spindle beside its peers, in one run
@@ -17,6 +19,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure the gates of the project; servers are started and stopped by the bench itself
     Suite(SuiteArgs),
+    /// A flood of one door, as a process of its own
+    #[command(hide = true)]
+    Flood(FloodArgs),
     /// The echo that syncs, as a process of its own
     #[command(hide = true)]
     EchoServer(EchoServer),
@@ -67,6 +72,21 @@ pub(crate) struct Programs {
     /// The program to start as Python, for its sqlite3
     #[arg(long = "python", value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
+}
+
+/// Flags of `flood`.
+#[derive(Debug, Args)]
+pub(crate) struct FloodArgs {
+    /// What to do
+    pub(crate) flood: Flood,
+    /// The door that listens there
+    #[arg(long)]
+    pub(crate) door: Door,
+    /// Where it listens
+    #[arg(long)]
+    pub(crate) address: SocketAddr,
+    /// Queues with jobs that wait, for floods that need some
+    pub(crate) queues: Vec<String>,
 }
 
 /// Flags of `echo-server`.
@@ -122,6 +142,16 @@ mod tests {
         assert_eq!(refusal("b suite --runs 0"), ErrorKind::ValueValidation);
         assert_eq!(refusal("b suite --only nonsense"), ErrorKind::InvalidValue);
         assert_eq!(refusal("b nonsense"), ErrorKind::InvalidSubcommand);
+    }
+
+    #[test]
+    fn a_flood_is_named_with_its_door_and_address() {
+        let words = "b flood purge --door api --address 127.0.0.1:7 q r";
+        let cli = Cli::try_parse_from(words.split(' '));
+        let Command::Flood(args) = cli.unwrap().command else { panic!("not a flood") };
+        assert_eq!((args.flood, args.door), (Flood::Purge, Door::Api));
+        assert_eq!(args.queues, ["q", "r"]);
+        assert_eq!(refusal("b flood purge --door api"), ErrorKind::MissingRequiredArgument);
     }
 
     #[test]

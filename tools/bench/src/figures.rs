@@ -16,8 +16,12 @@ pub(crate) struct Figures {
     pub(crate) lease: Option<Percentiles>,
     /// Latency of finishes.
     pub(crate) finish: Option<Percentiles>,
+    /// Latency of all requests of these kinds, where clients send as many of each.
+    pub(crate) request: Option<Percentiles>,
     /// User and system time of the server process per job, in microseconds.
     pub(crate) server_cpu_us_per_job: Option<f64>,
+    /// How many cores the server process kept busy.
+    pub(crate) server_cores: Option<f64>,
     /// The most memory the server ever had resident.
     pub(crate) resident_peak_mib: Option<f64>,
     /// From the start of its process to its first answer.
@@ -27,6 +31,11 @@ pub(crate) struct Figures {
 impl Figures {
     /// What to say while the other runs go on.
     pub(crate) fn brief(&self) -> String {
+        if let Some(request) = self.request {
+            let Percentiles { p50_us, p99_us, .. } = request;
+            let cores = self.server_cores.map(|cores| format!(", {cores:.1} cores"));
+            return format!("p50 {p50_us:.0} us, p99 {p99_us:.0} us{}", cores.unwrap_or_default());
+        }
         match (self.start_s, self.rate_per_s) {
             (Some(start), _) => format!("starts in {start:.2} s"),
             (None, Some(rate)) => format!("{rate:.0} jobs/s"),
@@ -41,6 +50,7 @@ pub(crate) enum Figure {
     Rate,
     ServerCpu,
     SubmitP99,
+    RequestP99,
     PeakMemory,
     StartTime,
 }
@@ -52,6 +62,7 @@ impl Figure {
             Self::Rate => run.rate_per_s,
             Self::ServerCpu => run.server_cpu_us_per_job,
             Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
+            Self::RequestP99 => run.request.map(|request| request.p99_us),
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -63,6 +74,7 @@ impl Figure {
             Self::Rate => ("rate", "/s", 0),
             Self::ServerCpu => ("server CPU per job", "us", 1),
             Self::SubmitP99 => ("p99 of submits", "us", 0),
+            Self::RequestP99 => ("p99 of requests", "us", 0),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

@@ -7,7 +7,7 @@
 //! Where to start reading: [`suite`] is the table of all suites, and a new one is a new row there.
 //! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
-//! program, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
+//! program, [`shares`] floods one door beside clients of all, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
 
 mod cli;
 mod figures;
@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod server;
 mod session;
+mod shares;
 mod stats;
 mod suite;
 mod wire;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::Suite(args) => session::run(&args),
+        cli::Command::Flood(args) => shares::flood(&args),
         cli::Command::EchoServer(args) => peer::echo::serve(&args),
         cli::Command::HttpServer(args) => peer::axum::serve(&args),
     };

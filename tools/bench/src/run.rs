@@ -11,7 +11,7 @@ use crate::process;
 use crate::server::{Running, Server};
 use crate::suite::Load;
 use crate::wire::waiting_jobs;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -55,6 +55,7 @@ pub(crate) fn once(
             site.play(Plan { rate_per_s: Some(*half_load.get_or_insert(full / 2.0)), ..plan })
         }
         Load::Idle => site.idle(jobs),
+        Load::Floods => bail!("doors are flooded at a server with all of them"),
         Load::Waiting | Load::WaitingBesideFew => {
             let filled = site.fill(jobs)?;
             Ok(Figures { start_s: site.restart()?.start_s, ..filled })
@@ -138,7 +139,7 @@ impl Site {
             finish: outcome.finish.percentiles(),
             server_cpu_us_per_job: Some(cpu.as_secs_f64() * 1e6 / jobs),
             resident_peak_mib: Some(resident_peak_kib as f64 / 1024.0),
-            start_s: None,
+            ..Figures::default()
         })
     }
 

@@ -30,6 +30,8 @@ const API_ANSWER_BYTES: usize = 105;
 pub(crate) enum Server {
     /// Spindle with one door open; its answers are on disk.
     Spindle { program: PathBuf, door: Door, security: Security },
+    /// Spindle with the doors of Workq (at its address), Gearman and HTTP open.
+    SpindleDoors { program: PathBuf, gearman: SocketAddr, http: SocketAddr },
     /// beanstalkd, with a binlog synced on every write or in memory.
     Beanstalkd { program: PathBuf, synced: bool },
     /// gearmand in memory.
@@ -49,6 +51,7 @@ impl Server {
             Self::Spindle { security: Security::Plain, .. } => "spindle --sync always".to_owned(),
             Self::Spindle { security: Security::Offered, .. } => "spindle, plain".to_owned(),
             Self::Spindle { security: Security::Used, .. } => "spindle, TLS".to_owned(),
+            Self::SpindleDoors { .. } => "spindle, all doors".to_owned(),
             Self::Beanstalkd { synced: false, .. } => "beanstalkd in memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "beanstalkd -b -f 0".to_owned(),
             Self::Gearmand { .. } => "gearmand in memory".to_owned(),
@@ -61,7 +64,9 @@ impl Server {
 
     fn wire(&self) -> Wire {
         match self {
-            Self::Spindle { door: Door::Workq, .. } | Self::EchoSynced => Wire::Workq,
+            Self::Spindle { door: Door::Workq, .. }
+            | Self::SpindleDoors { .. }
+            | Self::EchoSynced => Wire::Workq,
             Self::Spindle { door: Door::Gearman, .. } | Self::Gearmand { .. } => Wire::Gearman,
             Self::Spindle { door: Door::Api, .. } | Self::BareAxum { .. } => Wire::Api,
             Self::Spindle { door: Door::Jobq, .. } | Self::PythonSqlite { .. } => Wire::Jobq,
@@ -79,7 +84,7 @@ impl Server {
         let mut tries = 0;
         loop {
             tries += 1;
-            let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+            let address = free_address()?;
             match self.launch(&folder, address, connects) {
                 Ok(process) => {
                     return Ok(Running { address, process, folder, server: self.clone() });
@@ -144,6 +149,14 @@ impl Server {
                 }
                 command
             }
+            Self::SpindleDoors { program, gearman, http } => {
+                let mut command = Command::new(program);
+                command.args(["serve", "--sync", "always", "--data"]).arg(data);
+                command.args(["--workq", &address.to_string()]);
+                command.args(["--gearman", &gearman.to_string()]);
+                command.args(["--http", &http.to_string(), "--jobd-master", "off"]);
+                command
+            }
             Self::Beanstalkd { program, synced } => {
                 let mut command = Command::new(program);
                 command.args(["-l", "127.0.0.1", "-p", &port]);
@@ -187,6 +200,11 @@ fn write_certificate(data: &Path) -> Result<(PathBuf, PathBuf)> {
         File::options().create(true).truncate(true).write(true).mode(0o600).open(&key)?;
     file.write_all(made.signing_key.serialize_pem().as_bytes())?;
     Ok((cert, key))
+}
+
+/// An address that nobody listens on now.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
 fn connects(address: SocketAddr) -> Result<()> {

@@ -7,6 +7,7 @@ use crate::machine::{Machine, require_disk, require_room};
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
 use crate::server::Server;
+use crate::shares::{self, Flood};
 use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Peer, SUITES, Security, Suite};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -90,6 +91,9 @@ impl Session<'_> {
     }
 
     fn measure(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        if suite.load == Load::Floods {
+            return self.flooded(suite);
+        }
         let contestants = self.contestants(suite)?;
         let jobs: u64 = contestants.iter().map(|contestant| contestant.jobs).sum();
         require_room(&self.args.dir, jobs * DISK_BYTES_PER_JOB, suite.name)?;
@@ -249,6 +253,45 @@ impl Session<'_> {
             }
         }
         Ok(std::iter::once(starts).chain(scenarios).collect())
+    }
+
+    /// Floods the suite's door in each way, every time on a fresh server. The clients of a door are
+    /// judged beside what they had before the flood.
+    fn flooded(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "floods are measured of one program at a time");
+        let jobs = suite.jobs / self.divisor;
+        require_room(&self.args.dir, shares::DISK_BYTES, suite.name)?;
+        let mut scenarios = vec![];
+        let mut judgements = vec![];
+        for flood in Flood::of(suite.door) {
+            let title = flood.title();
+            let mut scenario = self.scenario(suite, Some(title), &[]);
+            for door in shares::DOORS {
+                for when in ["flooded", "idle"] {
+                    let server = format!("{door:?}, {when}");
+                    scenario.series.push(Series { server, runs: vec![] });
+                }
+            }
+            for round in 1..=self.runs {
+                let site = shares::Site { program: &self.spindle, dir: &self.args.dir, jobs };
+                let time = shares::TIME / u32::try_from(self.divisor)?;
+                let measured = site.measure(suite.door, *flood, time).context(title)?;
+                for (series, figures) in scenario.series.iter_mut().zip(measured) {
+                    let name = format!("{title}: {}", series.server);
+                    self.progress(suite, round, &name, &figures);
+                    series.runs.push(figures);
+                }
+            }
+            for (door, pair) in shares::DOORS.iter().zip(scenario.series.chunks(2)) {
+                let bound = shares::bound(suite.door, *door);
+                let bound = Some(bound).filter(|_| !self.args.quick);
+                let name = format!("{}: {door:?}", scenario.name);
+                let figure = Figure::RequestP99;
+                judgements.extend(Judgement::of(&name, figure, &pair[0], Some(&pair[1]), bound));
+            }
+            scenarios.push(scenario);
+        }
+        Ok((scenarios, judgements))
     }
 
     fn progress(&self, suite: &Suite, round: u32, name: &str, figures: &Figures) {

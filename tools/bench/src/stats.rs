@@ -55,6 +55,11 @@ impl Latencies {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Counts what another has counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
     /// The percentiles, or `None` when nothing was recorded.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;

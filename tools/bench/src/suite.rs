@@ -5,6 +5,7 @@
 //! the ratios that the rounds had.
 
 use crate::figures::Figure;
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// One suite.
@@ -27,7 +28,7 @@ pub(crate) struct Suite {
 }
 
 /// A door of Spindle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Door {
     Workq,
     Gearman,
@@ -48,7 +49,7 @@ pub(crate) enum Security {
 }
 
 /// What is done to a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// Jobs are submitted over so many connections, and leased and completed over as many.
     LifeCycles { connections: usize },
@@ -64,6 +65,9 @@ pub(crate) enum Load {
     /// The same; before the kill, life cycles, submits and drains over 8 connections a side take
     /// turns with those of a second server, which has a thousand jobs waiting.
     WaitingBesideFew,
+    /// The door is flooded, in each way there is, beside clients of all doors that ask for little:
+    /// see [`shares`](crate::shares). As many jobs wait for those that need some.
+    Floods,
 }
 
 /// What Spindle is measured beside.
@@ -170,6 +174,19 @@ const fn api_submits(name: &'static str, connections: usize, gates: &'static [Ga
     }
 }
 
+/// Floods of a door; what is wanted of whom stands in [`shares`](crate::shares).
+const fn floods(name: &'static str, door: Door) -> Suite {
+    Suite {
+        name,
+        door,
+        security: Security::Plain,
+        load: Load::Floods,
+        jobs: 200_000,
+        peers: &[],
+        gates: &[],
+    }
+}
+
 /// Connections that idle.
 const fn idle(name: &'static str, security: Security, gates: &'static [Gate]) -> Suite {
     Suite { name, door: Door::Workq, security, load: Load::Idle, jobs: 10_000, peers: &[], gates }
@@ -248,6 +265,9 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[Peer::PythonSqlite],
         gates: &[of(Peer::PythonSqlite, Rate, AtLeast(22.0))],
     },
+    floods("shares-workq", Door::Workq),
+    floods("shares-gearman", Door::Gearman),
+    floods("shares-api", Door::Api),
     Suite {
         name: "waiting-1m",
         door: Door::Workq,
@@ -297,6 +317,10 @@ impl Suite {
             Load::Waiting => {
                 format!("{jobs} waiting jobs: memory, and the start after a kill")
             }
+            Load::Floods => format!(
+                "{door:?} is flooded: p99 of clients of all doors that ask for little, beside \
+                 their p99 before; {jobs} jobs a purge"
+            ),
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \
                  and the start after a kill"

@@ -110,3 +110,11 @@ fn what_cannot_be_started_is_named() {
     let gearmand = ["--gearmand-program", "./none", "--only", "gearman-lifecycle-8"];
     check_refusal(&[&["--spindle", FAKE], &gearmand[..]].concat(), "", "cannot start");
 }
+
+#[test]
+fn floods_need_all_doors_and_one_program() {
+    let flags = ["--spindle", FAKE, "--only", "shares-workq"];
+    check_refusal(&flags, "", "one connection, 1,000 submits deep: warming up: Connection refused");
+    let flags = [&flags[..], &["--against", FAKE]].concat();
+    check_refusal(&flags, "", "floods are measured of one program at a time");
+}

@@ -52,13 +52,18 @@ impl Jobs<'_> {
 
     /// Submits the first jobs of a queue in their order, each as [`Jobs::submit`] does: one that is
     /// refused does not keep the others out. Takes as many as there is room for in the log, at least
-    /// one.
+    /// one, and stops after [`BYTES_PER_HOLD`] or so: others come in between.
     pub fn submit_batch(&self, jobs: &mut VecDeque<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
         let mut answers = Vec::with_capacity(jobs.len());
-        while !jobs.is_empty() && (answers.is_empty() || self.0.has_room()) {
+        let mut bytes = 0;
+        while !jobs.is_empty()
+            && (answers.is_empty() || self.0.has_room())
+            && bytes < BYTES_PER_HOLD
+        {
             let count = if self.0.has_room() { part_of(jobs) } else { 1 };
             let mut part: Vec<NewJob> = jobs.drain(..count).collect();
             part.iter_mut().for_each(NewJob::make_checksum);
+            bytes += part.iter().map(|job| job.payload.len()).sum::<usize>();
             let mut unmatched: Vec<&mut NewJob> =
                 part.iter_mut().filter(|job| job.is_unmatched()).collect();
             let mut inner = self.0.enter_all_matched(&mut unmatched);

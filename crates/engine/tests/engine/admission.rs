@@ -41,8 +41,8 @@ fn delete_while_there_is_room(engine: &Engine, numbers: &mut impl Iterator<Item 
 
 #[track_caller]
 fn waits(engine: &Engine, letters: &Arc<Letters>) -> Ticket {
-    assert_eq!(engine.room(), Room::Later);
-    let ticket = engine.wait_for_room(&caller(letters)).expect("compaction is to look first");
+    assert_eq!(engine.room(0), Room::Later);
+    let ticket = engine.wait_for_room(&caller(letters), 0).expect("compaction is to look first");
     ticket.expect("there is no room")
 }
 
@@ -106,7 +106,7 @@ fn changes_that_gain_nothing_are_refused_before_the_reserve_is_gone_and_taken_wh
     // The youngest first: the oldest segment is alive, and no round would gain anything.
     let mut numbers = (0..taken).rev();
     let mut looks = 0;
-    while engine.room() != Room::Exhausted {
+    while engine.room(0) != Room::Exhausted {
         delete_while_there_is_room(&engine, &mut numbers);
         assert!(numbers.clone().next().is_some(), "the disk is large enough for all deletes");
         waits(&engine, &letters);
@@ -116,12 +116,12 @@ fn changes_that_gain_nothing_are_refused_before_the_reserve_is_gone_and_taken_wh
         looks += 1;
         assert!(looks < 100, "the reserve lasts for ever");
     }
-    assert_eq!(engine.wait_for_room(&caller(&letters)), Err(Refused::DiskFull));
+    assert_eq!(engine.wait_for_room(&caller(&letters), 0), Err(Refused::DiskFull));
     assert!(log.room_bytes() > 0 && engine.commit_once() == Committed::Nothing);
     disk.set_capacity(None);
     log.maintain();
     compaction(&engine);
-    assert_eq!(engine.wait_for_room(&caller(&letters)), Ok(None));
+    assert_eq!(engine.wait_for_room(&caller(&letters), 0), Ok(None));
     assert!(engine.trims() > 0 || log.space() == Space::Ample);
     submit(&engine, 20_000).unwrap();
 }

@@ -168,7 +168,7 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
         taken += 1;
     }
     assert!((9..=11).contains(&taken), "{taken}");
-    let ticket = bench.engine.wait_for_room(&bench.caller(7)).unwrap().expect("there is none");
+    let ticket = bench.engine.wait_for_room(&bench.caller(7), 0).unwrap().expect("there is none");
     assert!(bench.answers().is_empty());
     bench.commit();
     let answers = bench.answers();
@@ -190,19 +190,37 @@ fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
     assert!(limit > 1000);
     let at_it = one_undurable(limit, 1000);
     assert!(at_it.engine.has_room());
-    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7)), Ok(None));
+    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7), 0), Ok(None));
     let over_it = one_undurable(limit, 1001);
     assert!(!over_it.engine.has_room());
-    let ticket = over_it.engine.wait_for_room(&over_it.caller(7)).unwrap().expect("there is none");
+    let ticket =
+        over_it.engine.wait_for_room(&over_it.caller(7), 0).unwrap().expect("there is none");
     // Who does not ask is served: the limit is for those who do.
     over_it.add("q", b"x");
     over_it.commit();
     assert!(at_it.answers().is_empty());
     let answers = over_it.answers();
     assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
-    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7)), Ok(None));
+    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7), 0), Ok(None));
     over_it.commit();
     assert!(over_it.answers().is_empty(), "once is enough");
+}
+
+#[test]
+fn a_large_change_waits_until_little_else_is_undurable_and_a_small_one_does_not() {
+    const SMALL_BYTES_MAX: usize = 64 * 1024;
+    let behind = one_undurable(usize::MAX, 1000).engine.observe().gauges().undurable_bytes;
+    let at_it = one_undurable(behind * 8, 1000);
+    assert_eq!(at_it.engine.wait_for_room(&at_it.caller(7), SMALL_BYTES_MAX + 1), Ok(None));
+    let over_it = one_undurable(behind * 8, 1001);
+    assert_eq!(over_it.engine.wait_for_room(&over_it.caller(7), SMALL_BYTES_MAX), Ok(None));
+    let wait = || over_it.engine.wait_for_room(&over_it.caller(7), SMALL_BYTES_MAX + 1).unwrap();
+    let ticket = wait().expect("it is not its turn");
+    assert!(over_it.answers().is_empty());
+    over_it.commit();
+    let answers = over_it.answers();
+    assert!(matches!(&answers[..], [(t, Answer::Room)] if *t == ticket), "{answers:?}");
+    assert_eq!(wait(), None);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use spindle_core::command::Edit;
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Audit, Engine, Gated, JobRef, RetryError};
-use spindle_http::{Answered, Code, Pass, Problem, whole_or_null};
+use spindle_http::{Answered, Code, Pass, Problem, slice_turn, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -26,6 +26,9 @@ use crate::routes::jobs::EditBody;
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// Jobs acted on between two looks at the clock and at who else waits.
 const STRETCH_JOBS: usize = 128;
+/// So many are changed before it is waited until that is on disk: all that is decided goes there in one
+/// order, and whoever comes behind a bulk waits for as many.
+const JOBS_PER_COMMIT: usize = 512;
 
 /// What to do with jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
@@ -131,9 +134,15 @@ pub(crate) async fn bulk(
     };
     let started = Instant::now();
     let mut done = Gated::open(());
+    let mut committed = 0;
     while walk.next().is_some() && !walk.is_spent() && started.elapsed() < TIME_MAX {
         let images = walk.stretch(&api, STRETCH_JOBS).await?;
         answer.matched += images.len();
+        if answer.changed >= committed + JOBS_PER_COMMIT {
+            committed = answer.changed;
+            api.bridge().durable(std::mem::replace(&mut done, Gated::open(()))).await;
+        }
+        let mut slice = Some(slice_turn().await);
         let mut turn = api.bridge().turn();
         for image in &images {
             let acted = match may(value.action, image.status()) {
@@ -141,8 +150,8 @@ pub(crate) async fn bulk(
                 Ok(()) if value.dry_run => Ok(()),
                 Ok(()) => {
                     if !api.engine().has_room() {
-                        drop(turn);
-                        api.bridge().room().await?;
+                        drop((turn, slice.take()));
+                        api.bridge().room(0).await?;
                         turn = api.bridge().turn();
                     }
                     let id = JobId(image.id);

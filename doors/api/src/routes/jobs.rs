@@ -186,7 +186,7 @@ pub(crate) async fn retry(
     let payload = typed::read_any("payload", payload, payload_base64, payload_type).await?;
     let payload = (!keeps).then(|| Payload::new(payload.0, payload.1));
     let id = find(&api, which).await?;
-    api.bridge().room().await?;
+    api.bridge().room(0).await?;
     let mut audit = pass.audit(Origin::Api);
     let retried = {
         let _turn = api.bridge().turn();

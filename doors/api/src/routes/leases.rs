@@ -391,7 +391,9 @@ async fn finish(
 ) -> Answered<StatusCode> {
     let (bytes, kind) = typed::read_any("result", json, base64, kind).await?;
     let result = WorkResult { result: Payload::new(bytes, kind), ..result };
-    let finished = api.bridge().change(|engine| engine.leases().finish(claim, result)).await;
+    let bytes = result.result.len();
+    let finish = |engine: &Engine| engine.leases().finish(claim, result);
+    let finished = api.bridge().change_with(bytes, finish).await;
     match finished {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(refused) => Err(lease_ended(api, claim, refused).await),

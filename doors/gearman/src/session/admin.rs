@@ -261,7 +261,7 @@ impl GearmanSession {
                 Err(_) => break,
             }
         }
-        let Ok(room) = self.engine.wait_for_room(&self.caller) else {
+        let Ok(room) = self.engine.wait_for_room(&self.caller, 0) else {
             return put_error(out, &AdminError::DiskFull);
         };
         self.walk = Some(Walk::Drop { name, audit });

@@ -66,6 +66,18 @@ impl Incoming {
             ),
         }
     }
+
+    /// The bytes of the payload or result that it brings.
+    pub fn brought_bytes(&self) -> usize {
+        match self {
+            Incoming::Request(Request::Submit(submit)) => submit.payload.len(),
+            Incoming::Request(
+                Request::WorkComplete { result: bytes, .. }
+                | Request::WorkException { data: bytes, .. },
+            ) => bytes.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// Reads what one connection sends. It remembers how far it has looked, so that every byte is

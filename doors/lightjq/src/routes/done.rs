@@ -7,7 +7,7 @@ use spindle_access::Denied;
 use spindle_core::Rejection;
 use spindle_core::command::Claim;
 use spindle_core::payload::Type;
-use spindle_engine::{JobRef, Payload, Refused, WorkResult};
+use spindle_engine::{Engine, JobRef, Payload, Refused, WorkResult};
 use spindle_http::{Answered, Code, Pass, Problem};
 
 use crate::body::Body;
@@ -75,7 +75,9 @@ fn work_result(done: Done) -> WorkResult {
 }
 
 async fn finish(door: &LightJq, claim: Claim, result: WorkResult) -> Answered<()> {
-    let finished = door.bridge().change(|engine| engine.leases().finish(claim, result));
+    let bytes = result.result.len();
+    let finish = |engine: &Engine| engine.leases().finish(claim, result);
+    let finished = door.bridge().change_with(bytes, finish);
     finished.await.map_err(|refused| match refused {
         Refused::Rejected(Rejection::NotHeld | Rejection::NotFound | Rejection::Finished) => {
             not_held()

@@ -42,7 +42,8 @@ pub(crate) async fn submit(
     pass.allows(Target::Queue(&job.submit.queue))?;
     // Before the job: whoever takes all names is to wait for this one already.
     door.shared().names.note(door.engine(), &job.submit.queue);
-    let id = door.bridge().change(|engine| engine.jobs().submit(job)).await?;
+    let bytes = job.payload.len();
+    let id = door.bridge().change_with(bytes, |engine| engine.jobs().submit(job)).await?;
     let mut pack = Pack::new();
     pack.map(1).text("job_id").text(&id.to_string());
     let mut response = wanted.answer(StatusCode::CREATED, pack.into_bytes()).await?;

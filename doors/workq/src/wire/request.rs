@@ -77,6 +77,16 @@ impl Request {
                 | Request::Extend { .. }
         )
     }
+
+    /// The bytes of the payload or result that it brings.
+    pub fn brought_bytes(&self) -> usize {
+        match self {
+            Request::Add(job) | Request::Schedule { job, .. } => job.payload.len(),
+            Request::Run(run) => run.payload.len(),
+            Request::Complete { result, .. } | Request::Fail { result, .. } => result.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// A job to enqueue with `add` or `schedule`.

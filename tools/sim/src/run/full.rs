@@ -100,7 +100,7 @@ impl Run {
                 return Ok(false);
             }
             let full = self.server.is_full();
-            match self.server.engine().room() {
+            match self.server.engine().room(0) {
                 Room::There => return Ok(true),
                 Room::Exhausted if full => {
                     self.counts.full_exhausted += 1;

@@ -75,6 +75,15 @@ impl Request {
             Request::JobCreate(_) | Request::JobAssign | Request::JobCompleteAnnounce { .. }
         )
     }
+
+    /// The bytes of the payload or result that it brings.
+    pub fn brought_bytes(&self) -> usize {
+        match self {
+            Request::JobCreate(job) => job.payload.len(),
+            Request::JobCompleteAnnounce { result, .. } => result.len(),
+            _ => 0,
+        }
+    }
 }
 
 impl JobKind {

@@ -1,0 +1,84 @@
+//! Long requests compute in slices, one after the other.
+//!
+//! A request that looks at a hundred thousand jobs does so in slices of less than a millisecond, and
+//! yields between two of them. Were that all, each pass of a serving thread would have a slice of
+//! every such request in it, and whoever asks for little would wait for all of them. So the long
+//! requests of a thread share one turn: everything else that is ready goes on, and the sockets are
+//! asked, between two slices, however many requests want one.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
+
+thread_local! {
+    /// That of the requests of this thread.
+    static TURN: Arc<Semaphore> = Arc::new(Semaphore::new(1));
+}
+
+/// The right to compute for one slice, until it is dropped.
+#[must_use = "the next slice of another request begins when it is dropped"]
+#[derive(Debug)]
+pub struct SliceTurn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Waits until everything else on this thread that is ready has gone on, and the slices of others
+/// that asked before.
+pub async fn slice_turn() -> SliceTurn {
+    let turn = TURN.with(Arc::clone);
+    // Nobody closes it.
+    let permit = turn.acquire_owned().await.ok();
+    // Whoever comes next has the turn only when this one gives it up: one slice a pass.
+    yield_now().await;
+    SliceTurn { _permit: permit }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use tokio::task::{LocalSet, spawn_local};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn others_go_on_between_two_slices_however_many_want_one() {
+        const LONG: usize = 20;
+        const SLICES: usize = 5;
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let local = LocalSet::new();
+        for number in 0..LONG {
+            let seen = Rc::clone(&seen);
+            local.spawn_local(async move {
+                for _ in 0..SLICES {
+                    let _turn = slice_turn().await;
+                    seen.borrow_mut().push(Some(number));
+                }
+            });
+        }
+        local
+            .run_until(async {
+                let seen = Rc::clone(&seen);
+                let other = spawn_local(async move {
+                    while seen.borrow().iter().flatten().count() < LONG * SLICES {
+                        seen.borrow_mut().push(None);
+                        yield_now().await;
+                    }
+                });
+                other.await.unwrap();
+            })
+            .await;
+        let seen = seen.borrow();
+        assert!(
+            seen.windows(2).all(|pair| pair[0].is_none() || pair[1].is_none()),
+            "two slices in one pass: {seen:?}"
+        );
+        // In turn: nobody has a second slice before all have had their first.
+        let slices: Vec<usize> = seen.iter().flatten().copied().collect();
+        for round in slices.chunks(LONG) {
+            assert_eq!(round, (0..LONG).collect::<Vec<_>>());
+        }
+    }
+}

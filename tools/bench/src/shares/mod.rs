@@ -1,0 +1,163 @@
+//! Whether a client that floods one door leaves the others their share.
+//!
+//! A fresh server has all doors open, and clients of each door that ask for little ([`honest`]). They
+//! are measured alone, and then beside a [`flood`]. The p99 of all their requests beside it, divided
+//! by their p99 before, is what is judged. Alone, two of the three requests of a job wait for a sync
+//! of the disk, so the p99 before is about that of one sync.
+//!
+//! A flood comes from other machines; here it shares the processors with the server. So it runs as a
+//! process of its own with a lower priority: it gets what the server and the measured clients leave,
+//! which is enough to keep the flooded threads busy.
+
+mod flood;
+mod honest;
+mod http;
+
+pub(crate) use flood::{Flood, run as flood};
+
+use crate::figures::Figures;
+use crate::load::{self, Checker, Jobs, Plan, Target};
+use crate::process;
+use crate::server::{Server, free_address};
+use crate::suite::{Bound, Door};
+use crate::wire::Wire;
+use anyhow::{Context, Result, bail, ensure};
+use std::cell::RefCell;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Where clients are measured.
+pub(crate) const DOORS: [Door; 3] = [Door::Workq, Door::Gearman, Door::Api];
+/// For so long, alone and beside a flood that does not end by itself.
+pub(crate) const TIME: Duration = Duration::from_secs(3);
+/// What the log takes at most; payloads of megabytes take the most.
+pub(crate) const DISK_BYTES: u64 = 8 << 30;
+
+/// The most that a door's clients may lose while their own door is flooded.
+const SAME_DOOR_MAX: f64 = 5.0;
+/// And while another is.
+const OTHER_DOOR_MAX: f64 = 3.0;
+/// How much lower the priority of a flood is.
+const FLOOD_NICENESS: &str = "10";
+/// A tenth of the time passes before clients are measured, and after a flood has begun.
+const WARM_UPS: u32 = 10;
+/// Floods that use up jobs find so many queues of them.
+const QUEUES: usize = 3;
+/// No flood that ends by itself takes longer.
+const FLOOD_TIME_MAX: Duration = Duration::from_secs(300);
+/// An honest client that waits longer than this for anything has failed.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What the clients of a door are judged by while another one, or theirs, is flooded.
+pub(crate) fn bound(flooded: Door, measured: Door) -> Bound {
+    Bound::AtMost(if flooded == measured { SAME_DOOR_MAX } else { OTHER_DOOR_MAX })
+}
+
+/// What is measured, and where.
+pub(crate) struct Site<'a> {
+    /// The Spindle program.
+    pub(crate) program: &'a Path,
+    /// Where its data goes.
+    pub(crate) dir: &'a Path,
+    /// In each queue of those that floods use up.
+    pub(crate) jobs: u64,
+}
+
+impl Site<'_> {
+    /// The figures of each of [`DOORS`]: beside this flood, and alone.
+    pub(crate) fn measure(
+        &self,
+        flooded: Door,
+        flood: Flood,
+        time: Duration,
+    ) -> Result<Vec<Figures>> {
+        let (gearman, http) = (free_address()?, free_address()?);
+        let program = self.program.to_owned();
+        let running = Server::SpindleDoors { program, gearman, http }.start(self.dir)?;
+        let addresses = [running.address, gearman, http];
+        let doors: Vec<_> = DOORS.into_iter().zip(addresses).collect();
+        let queues = if flood.needs_jobs() { self.fill(running.address)? } else { vec![] };
+        let elapsed = |begun: Instant| Ok(begun.elapsed() >= time);
+
+        let begun = Instant::now();
+        let is_warm = || Ok(begun.elapsed() >= time / WARM_UPS);
+        honest::play(&doors, is_warm).context("warming up")?;
+        let begun = Instant::now();
+        let idle = honest::play(&doors, || elapsed(begun)).context("alone")?;
+
+        let place = DOORS.iter().position(|door| *door == flooded).context("no such door")?;
+        let mut flooding = Flooding::start(flooded, flood, addresses[place], &queues)?;
+        if !flood.ends() {
+            sleep(time / WARM_UPS);
+        }
+        let (begun, cpu) = (Instant::now(), process::cpu_time(running.pid())?);
+        let flooding = RefCell::new(&mut flooding);
+        let is_over = || match (flooding.borrow_mut().has_ended()?, flood.ends()) {
+            (has_ended, true) => {
+                ensure!(begun.elapsed() < FLOOD_TIME_MAX, "the flood does not end");
+                Ok(has_ended)
+            }
+            (true, false) => bail!("the flood ended"),
+            (false, false) => elapsed(begun),
+        };
+        let beside = honest::play(&doors, is_over).context("beside the flood")?;
+        let used = process::cpu_time(running.pid())?.saturating_sub(cpu);
+        let cores = used.as_secs_f64() / begun.elapsed().as_secs_f64();
+        let with_cores = |figures| Figures { server_cores: Some(cores), ..figures };
+        let pairs = beside.into_iter().zip(idle);
+        Ok(pairs.flat_map(|(beside, idle)| [with_cores(beside), idle]).collect())
+    }
+
+    /// Lets jobs wait in some queues, whose names it gives.
+    fn fill(&self, workq: SocketAddr) -> Result<Vec<String>> {
+        let fill = |_| {
+            let (jobs, target) = (Jobs::fresh(Wire::Workq), Target { address: workq, tls: None });
+            load::run(&target, &jobs, Plan::submits(self.jobs, 8, 32), &mut Checker::default())?;
+            Ok(jobs.queue().to_owned())
+        };
+        (0..QUEUES).map(fill).collect()
+    }
+}
+
+/// A flood under way, which ends with its handle.
+struct Flooding(Child);
+
+impl Flooding {
+    fn start(door: Door, flood: Flood, address: SocketAddr, queues: &[String]) -> Result<Self> {
+        let mut command = Command::new("nice");
+        command.args(["-n", FLOOD_NICENESS]).arg(std::env::current_exe()?);
+        command.arg("flood").arg(word_of(flood)).args(["--door", &word_of(door)]);
+        command.args(["--address", &address.to_string()]).args(queues);
+        let child = command.stdin(Stdio::null()).spawn().context("cannot start the flood")?;
+        Ok(Self(child))
+    }
+
+    fn has_ended(&mut self) -> Result<bool> {
+        let Some(status) = self.0.try_wait()? else { return Ok(false) };
+        ensure!(status.success(), "the flood failed: {status}");
+        Ok(true)
+    }
+}
+
+impl Drop for Flooding {
+    fn drop(&mut self) {
+        let _already_gone = self.0.kill();
+        let _already_waited_for = self.0.wait();
+    }
+}
+
+/// What the command line calls it.
+fn word_of(value: impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// A connection of which nothing is waited for too long.
+fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    Ok(stream)
+}
