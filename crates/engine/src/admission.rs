@@ -6,7 +6,9 @@
 //! under way needs, and wait for its trim. Without a round they may use an eighth of what is left, then
 //! they wait until compaction has looked again whether a round pays now and fits. Only when it has, none
 //! does, and nearly nothing is left, changes are refused: nothing that the server does makes room any
-//! more.
+//! more. So it is, too, once the log has had no room for a record: all that is decided later stands behind
+//! it, images and deletions included. A job of many segments comes to that, if it is appended when the disk
+//! is not known to be full yet.
 //!
 //! Nobody waits for ever: each look ends with a round, with more of the reserve, or with the refusal. The
 //! thread that compacts looks ten times a second, and a round on a full disk is one segment long.
@@ -45,6 +47,8 @@ pub(crate) struct Admission {
     /// There is room while less than this is decided and not durable.
     room_below: AtomicUsize,
     exhausted: AtomicBool,
+    /// The disk is full, and the log had no room for the record that comes next.
+    blocked: AtomicBool,
     full: Mutex<FullDisk>,
 }
 
@@ -66,6 +70,7 @@ impl Admission {
             undurable_bytes_max,
             room_below: AtomicUsize::new(undurable_bytes_max.saturating_add(1)),
             exhausted: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
             full: Mutex::default(),
         }
     }
@@ -90,6 +95,17 @@ impl Admission {
             || self.exhausted.load(Ordering::Relaxed)
     }
 
+    /// Whether what is decided from now on cannot become durable before there is room on the disk.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Records went to the log, the rest found no room if `has_refused`.
+    pub fn note_commit(&self, log: &dyn Log, has_refused: bool) {
+        self.blocked.store(has_refused, Ordering::Relaxed);
+        self.renew(log);
+    }
+
     /// Counts anew how much may be decided: the log has less room than before, or more.
     pub fn renew(&self, log: &dyn Log) {
         self.renew_with(log, |_, _| {});
@@ -109,7 +125,8 @@ impl Admission {
         self.renew_with(log, |full, room| {
             let room = room.saturating_sub(undurable);
             let left = (room - room / SHARE).max(last);
-            *full = FullDisk { left: Some(left), claimed: 0, hopeless: room <= last };
+            let hopeless = room <= last || self.is_blocked();
+            *full = FullDisk { left: Some(left), claimed: 0, hopeless };
         });
     }
 
@@ -125,6 +142,7 @@ impl Admission {
                 usize::try_from(room.saturating_sub(left)).map_or(max, |room| room.min(max));
         } else {
             *full = FullDisk::default();
+            self.blocked.store(false, Ordering::Relaxed);
         }
         self.room_below.store(room_below, Ordering::Relaxed);
         self.exhausted.store(full.hopeless, Ordering::Relaxed);

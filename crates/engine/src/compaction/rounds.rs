@@ -89,6 +89,10 @@ impl Engine {
 
     fn step_of(&self, compactor: &mut Compactor) -> Result<bool, LogError> {
         compactor.weighed.is_stale = false;
+        if self.shared.admission.is_blocked() && !self.may_trim(compactor) {
+            compactor.round = None;
+            return Ok(false);
+        }
         let Some(round) = compactor.round.as_mut() else {
             compactor.round = self.begin_round(&mut compactor.weighed);
             return Ok(compactor.round.is_some());
@@ -119,7 +123,7 @@ impl Engine {
             }
             Stage::Trim(gate) => {
                 let early = self.shared.inner.lock().options.faults.trim_before_commit;
-                if self.durable() >= *gate || early {
+                if *gate <= self.durable() || early {
                     self.shared.log.trim_before(Position(round.target))?;
                     compactor.trims += 1;
                     compactor.round = None;
@@ -132,6 +136,12 @@ impl Engine {
     /// Trims done since the start.
     pub fn trims(&self) -> u64 {
         self.shared.compactor.lock().trims
+    }
+
+    /// Whether a round has come to its trim, and nothing that the trim waits for is missing.
+    fn may_trim(&self, compactor: &Compactor) -> bool {
+        let stage = compactor.round.as_ref().map(|round| &round.stage);
+        matches!(stage, Some(Stage::Trim(gate)) if *gate <= self.durable())
     }
 
     /// A round that began while there was room may need more of it than the reserve has: on a full

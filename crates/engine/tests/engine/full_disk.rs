@@ -44,7 +44,7 @@ pub fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
     submit_sized(engine, number, PAYLOAD_BYTES)
 }
 
-fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
+pub fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
     let payload = BytesRef::empty(Type::Bytes);
     let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
     submit.uuid = Some(uuid(number));
