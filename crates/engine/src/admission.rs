@@ -10,6 +10,10 @@
 //! it, images and deletions included. A job of many segments comes to that, if it is appended when the disk
 //! is not known to be full yet.
 //!
+//! What time causes (leases and TTLs that are over, schedules) asks nobody. It leaves the round under way what
+//! that needs, too, and the very last of the reserve; then it waits until there is room. It is late then, and
+//! nothing is lost: whatever could see it, or refuse because of it, waits for the same room.
+//!
 //! Nobody waits for ever: each look ends with a round, with more of the reserve, or with the refusal. The
 //! thread that compacts looks ten times a second, and a round on a full disk is one segment long.
 
@@ -47,6 +51,8 @@ pub(crate) struct Admission {
     /// There is room while less than this is decided and not durable.
     room_below: AtomicUsize,
     exhausted: AtomicBool,
+    /// What is due happens while less than this is decided and not durable.
+    timers_below: AtomicUsize,
     /// The disk is full, and the log had no room for the record that comes next.
     blocked: AtomicBool,
     full: Mutex<FullDisk>,
@@ -70,6 +76,7 @@ impl Admission {
             undurable_bytes_max,
             room_below: AtomicUsize::new(undurable_bytes_max.saturating_add(1)),
             exhausted: AtomicBool::new(false),
+            timers_below: AtomicUsize::new(usize::MAX),
             blocked: AtomicBool::new(false),
             full: Mutex::default(),
         }
@@ -93,6 +100,11 @@ impl Admission {
     fn has_again(&self) -> bool {
         self.undurable_bytes().saturating_mul(2) < self.room_below.load(Ordering::Relaxed)
             || self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Whether what is due may happen now.
+    pub fn lets_timers(&self) -> bool {
+        self.undurable_bytes() < self.timers_below.load(Ordering::Relaxed)
     }
 
     /// Whether what is decided from now on cannot become durable before there is room on the disk.
@@ -119,9 +131,9 @@ impl Admission {
     }
 
     /// Compaction has looked and can gain nothing now. Changes may use a part of what is left, which
-    /// may make a round pay or fit; `last` is left for what happens by itself.
-    pub fn release(&self, log: &dyn Log, last: u64) {
-        let undurable = self.undurable_bytes() as u64;
+    /// may make a round pay or fit; the last of it is left for what happens by itself.
+    pub fn release(&self, log: &dyn Log) {
+        let (undurable, last) = (self.undurable_bytes() as u64, kept_back(log) / 8);
         self.renew_with(log, |full, room| {
             let room = room.saturating_sub(undurable);
             let left = (room - room / SHARE).max(last);
@@ -133,20 +145,32 @@ impl Admission {
     fn renew_with(&self, log: &dyn Log, note: impl FnOnce(&mut FullDisk, u64)) {
         let mut full = self.full.lock();
         let max = self.undurable_bytes_max.saturating_add(1);
-        let mut room_below = max;
+        let (mut room_below, mut timers_below) = (max, usize::MAX);
         if log.space() == Space::ReserveOnly {
             let room = log.room_bytes();
             note(&mut full, room);
             let left = *full.left.get_or_insert(room - room / SHARE);
             room_below =
                 usize::try_from(room.saturating_sub(left)).map_or(max, |room| room.min(max));
+            let kept_back = kept_back(log);
+            let left = full.claimed.saturating_sub(kept_back) + kept_back / 16;
+            let room = if self.is_blocked() { 0 } else { room.saturating_sub(left) };
+            timers_below = usize::try_from(room).unwrap_or(usize::MAX);
         } else {
             *full = FullDisk::default();
             self.blocked.store(false, Ordering::Relaxed);
         }
         self.room_below.store(room_below, Ordering::Relaxed);
+        self.timers_below.store(timers_below, Ordering::Relaxed);
         self.exhausted.store(full.hopeless, Ordering::Relaxed);
     }
+}
+
+/// The part of the reserve that compaction leaves to clients: an eighth of a segment.
+pub(crate) fn kept_back(log: &dyn Log) -> u64 {
+    let first = log.first();
+    let segment_end = log.segment_end_before(first).unwrap_or(first);
+    log.bytes_between(first, segment_end) / 8
 }
 
 impl Engine {

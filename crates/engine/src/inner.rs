@@ -38,7 +38,9 @@ pub(crate) struct Inner {
     ids_gate: Gate,
     /// Nothing is deleted for its TTL: the clock and the log disagree.
     pub hold_expiry: bool,
-    /// Which difference between the two is believed.
+    /// What is due waits: the disk is full, and nearly nothing is left of the reserve.
+    pub holds_timers: bool,
+    /// Which difference between clock and log is believed.
     pub clock_trust: ClockTrust,
     /// No new leases: the server stops.
     pub stopping: bool,
@@ -64,6 +66,7 @@ impl Inner {
             next_id: 1,
             ids_gate: Gate::OPEN,
             hold_expiry: false,
+            holds_timers: false,
             clock_trust: ClockTrust::default(),
             stopping: false,
             now_ms: 0,

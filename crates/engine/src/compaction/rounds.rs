@@ -7,6 +7,7 @@ use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Reje
 use spindle_log::{LogError, Position, Space};
 
 use super::progress::{Compactor, Round, Stage, Weighed};
+use crate::admission::kept_back;
 use crate::commit::Payload;
 use crate::engine::Engine;
 use crate::gate::Gate;
@@ -76,11 +77,9 @@ impl Engine {
         let (log, admission) = (&*self.shared.log, &self.shared.admission);
         match &compactor.round {
             Some(Round { needed: Some(needed), .. }) => {
-                admission.claim(log, *needed as u64 + self.kept_back());
+                admission.claim(log, *needed as u64 + kept_back(log));
             }
-            None if !more && !compactor.weighed.is_stale => {
-                admission.release(log, self.kept_back() / 8)
-            }
+            None if !more && !compactor.weighed.is_stale => admission.release(log),
             _ => admission.renew(log),
         }
         self.answer_room(&mut self.shared.inner.lock());
@@ -221,19 +220,11 @@ impl Engine {
         if log.space() != Space::ReserveOnly {
             return true;
         }
-        let kept_back = self.kept_back();
+        let kept_back = kept_back(&**log);
         let undurable = self.shared.inner.lock().batch.undurable_bytes() as u64;
         let room = log.room_bytes().saturating_sub(undurable);
         // How much is left is an estimate, what comes now is not.
         bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
-    }
-
-    /// The part of the reserve that compaction leaves to clients: an eighth of a segment.
-    fn kept_back(&self) -> u64 {
-        let log = &self.shared.log;
-        let first = log.first();
-        let segment_end = log.segment_end_before(first).unwrap_or(first);
-        log.bytes_between(first, segment_end) / 8
     }
 
     /// Carries the next few jobs.

@@ -170,6 +170,11 @@ impl Server {
         self.running().log.space() == Space::ReserveOnly
     }
 
+    /// Whether what is due waits for room.
+    pub fn holds_timers(&self) -> bool {
+        self.engine().observe().gauges().are_timers_held
+    }
+
     /// What the log has room for without another segment.
     pub fn room_bytes(&self) -> u64 {
         self.running().log.room_bytes()
