@@ -225,10 +225,15 @@ impl Run {
     /// Ticks, in the engine and in the model, and the answers that brings.
     fn happen_what_is_due(&mut self) -> Judged {
         self.server.engine().tick_once();
-        // On a disk that is used up what is due waits for room, as requests do.
-        if !self.server.holds_timers() {
-            self.change(|model, now_ms| model.tick(now_ms, false))?;
-        }
+        let held = self.server.held();
+        self.change(|model, now_ms| {
+            if !held.due {
+                model.happen_what_is_due(now_ms, false);
+            }
+            if !held.surplus {
+                model.drop_surplus();
+            }
+        })?;
         self.take_deliveries()?;
         let now_ms = self.server.now_ms();
         match self.waits.overdue(&self.model, now_ms) {
@@ -263,7 +268,7 @@ impl Run {
     }
 
     fn let_timers_go_on(&mut self) -> Judged {
-        if self.server.holds_timers() && !self.server.is_dead() {
+        if self.server.held().any() && !self.server.is_dead() {
             self.counts.timers_held += 1;
             self.happen_what_is_due()?;
         }

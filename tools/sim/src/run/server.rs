@@ -47,6 +47,21 @@ pub struct Server {
     limited: bool,
 }
 
+/// What happens by itself, and waits for room on a full disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Leases, schedules and TTLs that are over.
+    pub due: bool,
+    /// Finished jobs that are too many.
+    pub surplus: bool,
+}
+
+impl Held {
+    pub fn any(self) -> bool {
+        self.due || self.surplus
+    }
+}
+
 struct Running {
     log: Arc<FileLog>,
     engine: Engine,
@@ -170,9 +185,14 @@ impl Server {
         self.running().log.space() == Space::ReserveOnly
     }
 
-    /// Whether what is due waits for room.
-    pub fn holds_timers(&self) -> bool {
-        self.engine().observe().gauges().are_timers_held
+    /// What of a tick waits for room: the first step may have found some, and the next one none.
+    pub fn held(&self) -> Held {
+        let holds = self.engine().observe().gauges().are_timers_held;
+        let now_ms = self.now_ms();
+        self.engine().inspect(|state| Held {
+            due: holds && state.due_hint_ms() <= now_ms,
+            surplus: holds && state.has_surplus(),
+        })
     }
 
     /// What the log has room for without another segment.
