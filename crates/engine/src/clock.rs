@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use spindle_core::audit::Action;
 
 use crate::answer::Refused;
-use crate::audit::{Deed, People};
+use crate::audit::People;
 use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
@@ -192,10 +192,7 @@ impl People<'_> {
         shared.timer.ring();
         let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
         let detail = format!("{} s {direction} the log", ahead_ms.unsigned_abs() / 1000);
-        self.engine.change(|inner| {
-            let deed = Deed::new(Action::AcceptClock, detail);
-            Ok(inner.run_for(self.audit, deed, None, None)?)
-        })
+        self.note(Action::AcceptClock, detail)
     }
 }
 
@@ -245,7 +242,8 @@ mod tests {
     fn a_clock_behind_the_last_nanosecond_stands_still_there() {
         let last = (18_446_744_073, 709_551_615);
         assert_eq!(to_ns(last.0, last.1 - 1), u64::MAX - 1);
-        for (seconds, ns) in [last, (last.0, last.1 + 1), (last.0 + 1, 0), (i64::MAX, 999_999_999)] {
+        for (seconds, ns) in [last, (last.0, last.1 + 1), (last.0 + 1, 0), (i64::MAX, 999_999_999)]
+        {
             assert_eq!(to_ns(seconds, ns), u64::MAX, "{seconds} s {ns} ns");
         }
         assert_eq!(to_ns(-1, 5), 5);

@@ -213,8 +213,8 @@ mod tests {
 
     use super::*;
     use crate::job::Status;
-    use crate::state::{FINISHED, Place};
     use crate::state::finished::FinishedParts;
+    use crate::state::{FINISHED, Place};
 
     const QUEUES: usize = 3;
 
