@@ -160,7 +160,8 @@ mod tests {
     fn a_clock_that_nothing_keeps_is_a_warning() {
         let kept = libc::STA_PLL | libc::STA_NANO;
         let cases = [(None, None), (Some(kept), None)];
-        let warned = [libc::STA_UNSYNC, kept | libc::STA_UNSYNC].map(|bits| (Some(bits), Some(Verdict::Warning)));
+        let warned = [libc::STA_UNSYNC, kept | libc::STA_UNSYNC]
+            .map(|bits| (Some(bits), Some(Verdict::Warning)));
         for (status, verdict) in cases.into_iter().chain(warned) {
             let mut findings = Findings::default();
             judge_synchronization(status, &mut findings);

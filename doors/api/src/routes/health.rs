@@ -74,7 +74,8 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let mut open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
     // The jobd master, which counts its connections by their places only.
     let is_counted = |door| open.iter().any(|(counted, _)| *counted == door);
-    let others: Vec<_> = options.places.open().into_iter().filter(|(door, _)| !is_counted(*door)).collect();
+    let others: Vec<_> =
+        options.places.open().into_iter().filter(|(door, _)| !is_counted(*door)).collect();
     open.extend(others);
     let rates = options.access.rates();
     let too_fast = Of::ALL.map(|of| (of, rates.map_or(0, |rates| rates.exceeded(of))));
