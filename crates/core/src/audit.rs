@@ -67,7 +67,7 @@ impl Actor {
     }
 }
 
-/// What was done. Numbers are never used again.
+/// What was done. Numbers are never used again. What has no command of its own changes nothing but the audit log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Action {
@@ -105,11 +105,17 @@ pub enum Action {
     RemoveConstraint = 15,
     /// The wall clock was said to be right.
     AcceptClock = 16,
+    /// Somebody began to take a backup of the log, payloads and results included.
+    Backup = 17,
+    /// Somebody began to take jobs out with all there is of them.
+    Export = 18,
+    /// Somebody brought jobs of another server.
+    Import = 19,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 16] = [
+    pub const ALL: [Action; 19] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -126,6 +132,9 @@ impl Action {
         Action::PutConstraint,
         Action::RemoveConstraint,
         Action::AcceptClock,
+        Action::Backup,
+        Action::Export,
+        Action::Import,
     ];
 }
 

@@ -6,7 +6,13 @@
 //! under way needs, and wait for its trim. Without a round they may use an eighth of what is left, then
 //! they wait until compaction has looked again whether a round pays now and fits. Only when it has, none
 //! does, and nearly nothing is left, changes are refused: nothing that the server does makes room any
-//! more.
+//! more. So it is, too, once the log has had no room for a record: all that is decided later stands behind
+//! it, images and deletions included. A job of many segments comes to that, if it is appended when the disk
+//! is not known to be full yet.
+//!
+//! What time causes (leases and TTLs that are over, schedules) asks nobody. It leaves the round under way what
+//! that needs, too, and the very last of the reserve; then it waits until there is room. It is late then, and
+//! nothing is lost: whatever could see it, or refuse because of it, waits for the same room.
 //!
 //! A large change waits for more: until little else is decided and not durable. All that is decided goes
 //! to the log in one order, so whoever comes behind large payloads waits until they are written; one after
@@ -53,6 +59,10 @@ pub(crate) struct Admission {
     /// There is room while less than this is decided and not durable.
     room_below: AtomicUsize,
     exhausted: AtomicBool,
+    /// What is due happens while less than this is decided and not durable.
+    timers_below: AtomicUsize,
+    /// The disk is full, and the log had no room for the record that comes next.
+    blocked: AtomicBool,
     full: Mutex<FullDisk>,
 }
 
@@ -74,6 +84,8 @@ impl Admission {
             undurable_bytes_max,
             room_below: AtomicUsize::new(undurable_bytes_max.saturating_add(1)),
             exhausted: AtomicBool::new(false),
+            timers_below: AtomicUsize::new(usize::MAX),
+            blocked: AtomicBool::new(false),
             full: Mutex::default(),
         }
     }
@@ -102,6 +114,22 @@ impl Admission {
             || self.exhausted.load(Ordering::Relaxed)
     }
 
+    /// Whether what is due may happen now.
+    pub fn lets_timers(&self) -> bool {
+        self.undurable_bytes() < self.timers_below.load(Ordering::Relaxed)
+    }
+
+    /// Whether what is decided from now on cannot become durable before there is room on the disk.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Records went to the log, the rest found no room if `has_refused`.
+    pub fn note_commit(&self, log: &dyn Log, has_refused: bool) {
+        self.blocked.store(has_refused, Ordering::Relaxed);
+        self.renew(log);
+    }
+
     /// Counts anew how much may be decided: the log has less room than before, or more.
     pub fn renew(&self, log: &dyn Log) {
         self.renew_with(log, |_, _| {});
@@ -115,32 +143,46 @@ impl Admission {
     }
 
     /// Compaction has looked and can gain nothing now. Changes may use a part of what is left, which
-    /// may make a round pay or fit; `last` is left for what happens by itself.
-    pub fn release(&self, log: &dyn Log, last: u64) {
-        let undurable = self.undurable_bytes() as u64;
+    /// may make a round pay or fit; the last of it is left for what happens by itself.
+    pub fn release(&self, log: &dyn Log) {
+        let (undurable, last) = (self.undurable_bytes() as u64, kept_back(log) / 8);
         self.renew_with(log, |full, room| {
             let room = room.saturating_sub(undurable);
             let left = (room - room / SHARE).max(last);
-            *full = FullDisk { left: Some(left), claimed: 0, hopeless: room <= last };
+            let hopeless = room <= last || self.is_blocked();
+            *full = FullDisk { left: Some(left), claimed: 0, hopeless };
         });
     }
 
     fn renew_with(&self, log: &dyn Log, note: impl FnOnce(&mut FullDisk, u64)) {
         let mut full = self.full.lock();
         let max = self.undurable_bytes_max.saturating_add(1);
-        let mut room_below = max;
+        let (mut room_below, mut timers_below) = (max, usize::MAX);
         if log.space() == Space::ReserveOnly {
             let room = log.room_bytes();
             note(&mut full, room);
             let left = *full.left.get_or_insert(room - room / SHARE);
             room_below =
                 usize::try_from(room.saturating_sub(left)).map_or(max, |room| room.min(max));
+            let kept_back = kept_back(log);
+            let left = full.claimed.saturating_sub(kept_back) + kept_back / 16;
+            let room = if self.is_blocked() { 0 } else { room.saturating_sub(left) };
+            timers_below = usize::try_from(room).unwrap_or(usize::MAX);
         } else {
             *full = FullDisk::default();
+            self.blocked.store(false, Ordering::Relaxed);
         }
         self.room_below.store(room_below, Ordering::Relaxed);
+        self.timers_below.store(timers_below, Ordering::Relaxed);
         self.exhausted.store(full.hopeless, Ordering::Relaxed);
     }
+}
+
+/// The part of the reserve that compaction leaves to clients: an eighth of a segment.
+pub(crate) fn kept_back(log: &dyn Log) -> u64 {
+    let first = log.first();
+    let segment_end = log.segment_end_before(first).unwrap_or(first);
+    log.bytes_between(first, segment_end) / 8
 }
 
 impl Engine {

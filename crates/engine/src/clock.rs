@@ -13,7 +13,7 @@ use spindle_core::command::{Claim, Extend};
 use spindle_core::{Command, Found, JobId, Status};
 
 use crate::answer::Refused;
-use crate::audit::{Deed, People};
+use crate::audit::People;
 use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
@@ -222,10 +222,7 @@ impl People<'_> {
         shared.timer.ring();
         let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
         let detail = format!("{} s {direction} the log", ahead_ms.unsigned_abs() / 1000);
-        self.engine.change(|inner| {
-            let deed = Deed::new(Action::AcceptClock, detail);
-            Ok(inner.run_for(self.audit, deed, None, None)?)
-        })
+        self.note(Action::AcceptClock, detail)
     }
 }
 
@@ -235,8 +232,13 @@ fn boot_ns() -> u64 {
 
 fn read_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("Linux has had both clocks since 2.6.39");
-    let seconds = u64::try_from(time.tv_sec()).unwrap_or_default();
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or_default()
+    to_ns(time.tv_sec(), time.tv_nsec())
+}
+
+/// Nanoseconds since 1970. Before that it is 1970, and behind the year 2554 the last nanosecond that can be counted.
+fn to_ns(seconds: i64, ns: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(ns).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -264,6 +266,19 @@ mod tests {
         assert!(clock.now_ms() < wall && clock.wall_ahead_ms() > 3_000_000);
         clock.accept_wall();
         assert!(clock.now_ms() >= wall);
+    }
+
+    #[test]
+    fn a_clock_behind_the_last_nanosecond_stands_still_there() {
+        let last = (18_446_744_073, 709_551_615);
+        assert_eq!(to_ns(last.0, last.1 - 1), u64::MAX - 1);
+        for (seconds, ns) in [last, (last.0, last.1 + 1), (last.0 + 1, 0), (i64::MAX, 999_999_999)]
+        {
+            assert_eq!(to_ns(seconds, ns), u64::MAX, "{seconds} s {ns} ns");
+        }
+        assert_eq!(to_ns(-1, 5), 5);
+        let at_end = Reading { now_ns: u64::MAX, boot_ns: SECOND };
+        assert_eq!(advance(&at_end, 9 * SECOND, u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -141,10 +141,11 @@ impl Engine {
 
     // ---- the one way of a call ----
 
-    /// Locks the core with everything due already done.
+    /// Locks the core with everything due already done, but what has to wait for room on a full disk.
     pub(crate) fn enter(&self) -> MutexGuard<'_, Inner> {
         loop {
             let mut inner = self.shared.inner.lock();
+            inner.holds_timers = !self.shared.admission.lets_timers();
             if !inner.tick(self.shared.clock.now_ms()) {
                 return inner;
             }

@@ -38,7 +38,9 @@ pub(crate) struct Inner {
     ids_gate: Gate,
     /// Nothing is deleted for its TTL: the clock and the log disagree.
     pub hold_expiry: bool,
-    /// Which difference between the two is believed.
+    /// What is due waits: the disk is full, and nearly nothing is left of the reserve.
+    pub holds_timers: bool,
+    /// Which difference between clock and log is believed.
     pub clock_trust: ClockTrust,
     /// By how much time was set forward since the start, in all.
     pub set_forward_ms: u64,
@@ -66,6 +68,7 @@ impl Inner {
             next_id: 1,
             ids_gate: Gate::OPEN,
             hold_expiry: false,
+            holds_timers: false,
             clock_trust: ClockTrust::default(),
             set_forward_ms: 0,
             stopping: false,

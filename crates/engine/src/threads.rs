@@ -139,12 +139,14 @@ impl Engine {
         }
     }
 
-    /// One step of compaction at a time is under way: the next one begins when it is durable.
+    /// One step of compaction at a time is under way: the next one begins when it is durable, or when the
+    /// disk has no room for it.
     fn await_durable(&self, stop: &AtomicBool) {
         let inner = self.shared.inner.lock();
         let tail = inner.tail();
         self.leave(inner);
-        while self.durable() < tail && !stop.load(Ordering::Acquire) && self.failure().is_none() {
+        let goes_on = || !stop.load(Ordering::Acquire) && self.failure().is_none();
+        while self.durable() < tail && goes_on() && !self.shared.admission.is_blocked() {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }

@@ -12,7 +12,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -29,7 +29,7 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
-use tracing::{debug, trace};
+use tracing::{Level, debug, trace};
 
 use crate::wire::{
     Frames, Malformed, Message, Request, Response, decode, encode_ping, encode_pong,
@@ -332,11 +332,15 @@ pub struct Responder {
     link: Link,
     no: i64,
     request_bytes: usize,
+    logged: Option<Logged>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
+        if let Some(logged) = &self.logged {
+            logged.write(self);
+        }
         self.link.0.held.requests.remove(self.request_bytes);
     }
 }
@@ -353,13 +357,21 @@ impl Responder {
     }
 
     /// Answers with a value.
-    pub fn data(self, value: &impl Serialize) {
+    pub fn data(mut self, value: &impl Serialize) {
+        self.ends("ok");
         self.link.send(encode_response(self.no, Ok(&raw(value))));
     }
 
     /// Answers with an error.
-    pub fn error(self, text: &str) {
+    pub fn error(mut self, text: &str) {
+        self.ends("error");
         self.link.send(encode_response(self.no, Err(text)));
+    }
+
+    fn ends(&mut self, outcome: &'static str) {
+        if let Some(logged) = &mut self.logged {
+            logged.outcome = outcome;
+        }
     }
 
     /// Answers `"ok"` or the error.
@@ -373,6 +385,45 @@ impl Responder {
             Ok(value) => answer(value, self),
             Err(text) => self.error(&text),
         }
+    }
+}
+
+/// What lines of the log about commands say they come from, whichever door it is.
+const COMMANDS: &str = "spindle::commands";
+
+/// Commands are shorter; what is none is cut off.
+const LETTERS_MAX: usize = 32;
+
+/// A command for the log, at level debug, in the form that all doors have (docs/logging.md).
+#[derive(Debug)]
+struct Logged {
+    command: String,
+    began: Instant,
+    outcome: &'static str,
+}
+
+impl Logged {
+    fn begin(request: &Request) -> Option<Self> {
+        tracing::enabled!(target: COMMANDS, Level::DEBUG).then(|| Self {
+            command: request
+                .kind
+                .chars()
+                .take(LETTERS_MAX)
+                .flat_map(char::escape_default)
+                .collect(),
+            began: Instant::now(),
+            outcome: "unanswered",
+        })
+    }
+
+    fn write(&self, responder: &Responder) {
+        let Self { command, began, outcome } = self;
+        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (peer, request) = (responder.link.remote(), responder.no);
+        debug!(
+            target: COMMANDS,
+            door = "jobd-master", %peer, request, command, queue = "", outcome, us, "command"
+        );
     }
 }
 
@@ -485,7 +536,8 @@ impl Connection {
                 let link = self.link.clone();
                 let request_bytes = bytes.len();
                 link.0.held.requests.add(request_bytes);
-                let responder = Responder { link, no: request.no, request_bytes, _permit: permit };
+                let (no, logged) = (request.no, Logged::begin(&request));
+                let responder = Responder { link, no, request_bytes, logged, _permit: permit };
                 serve(request, responder);
             }
             Ok(Message::Response(response)) => self.link.answer_came(response),

@@ -140,6 +140,11 @@ impl Places {
         DoorPlaces { places: self.clone(), door: counts.doors.len() - 1 }
     }
 
+    /// How many have a place now, by the listener's name.
+    pub fn open(&self) -> Vec<(&'static str, usize)> {
+        self.counts.lock().doors.iter().map(|door| (door.name, door.open)).collect()
+    }
+
     /// How many were refused, by the listener's name.
     pub fn refusals(&self) -> Vec<(&'static str, Refusals)> {
         self.counts.lock().doors.iter().map(|door| (door.name, door.refused)).collect()
@@ -274,14 +279,15 @@ mod tests {
         held.push(other.take(at("192.0.2.1")).unwrap());
         held.push(other.take(at("192.0.2.1")).unwrap());
         assert_eq!(reason(&other, "192.0.2.9"), Reason::Server);
+        assert_eq!(places.open(), [("one", 3), ("other", 2)]);
         let refused = places.refusals();
         assert_eq!(refused, [("one", Refusals([0, 1, 1])), ("other", Refusals([1, 0, 0]))]);
         held.remove(0);
         held.push(one.take(at("192.0.2.1")).unwrap());
         held.clear();
+        assert_eq!(places.open(), [("one", 0), ("other", 0)]);
         let counts = places.counts.lock();
-        let open: Vec<usize> = counts.doors.iter().map(|door| door.open).collect();
-        assert_eq!((counts.open, &open[..], counts.clients.len()), (0, &[0, 0][..], 0));
+        assert_eq!((counts.open, counts.clients.len()), (0, 0));
     }
 
     #[test]

@@ -9,7 +9,11 @@
 //! It prints nothing: it is to be run under a profiler that counts instructions, which are the same
 //! from run to run where times are not. What a run with N jobs takes less than one with 2N is the
 //! start; the rest, by N, is what one job costs:
-//! `valgrind --tool=callgrind target/release/examples/life_cycle workq cycle 20000`.
+//!
+//! ```text
+//! cargo build --release -p spindle-testkit --example life_cycle --features "access engine gearman"
+//! valgrind --tool=callgrind target/release/examples/life_cycle workq cycle 20000
+//! ```
 
 use std::sync::Arc;
 

@@ -73,6 +73,8 @@ counts! {
     full_waits = "steps waited for on it",
     /// Requests refused because nothing the server does could make room any more.
     full_exhausted = "refused at its end",
+    /// Looks at what was due and had to wait for room on it.
+    timers_held = "times that timers waited for room",
     /// Trims while it was.
     full_trims = "trims on it",
     /// Crashes while it was.

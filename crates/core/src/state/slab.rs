@@ -33,11 +33,12 @@ pub struct Slab<T> {
     chunks: Vec<Option<Box<Chunk<T>>>>,
     /// Chunks with a free place (or not there at all).
     open: BTreeSet<u32>,
+    len: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { chunks: Vec::new(), open: BTreeSet::new() }
+        Slab { chunks: Vec::new(), open: BTreeSet::new(), len: 0 }
     }
 }
 
@@ -62,6 +63,7 @@ impl<T> Slab<T> {
             (chunk.used - 1) as u8
         });
         chunk.places[usize::from(place)] = Some(value);
+        self.len += 1;
         if chunk.is_full() {
             self.open.remove(&at);
         }
@@ -75,6 +77,7 @@ impl<T> Slab<T> {
         let chunk = slot.as_mut()?;
         let place = number as usize % CHUNK;
         let value = chunk.places[place].take()?;
+        self.len -= 1;
         let was_full = chunk.is_full();
         chunk.free.push(place as u8);
         let is_empty = chunk.free.len() == chunk.used;
@@ -99,6 +102,11 @@ impl<T> Slab<T> {
         if self.chunks.len() * 4 < self.chunks.capacity() {
             self.chunks.shrink_to(self.chunks.len() * 2);
         }
+    }
+
+    /// How many entries there are. Numbers are used again, so none is as high as there were entries at once.
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// Looks an entry up.
@@ -142,7 +150,7 @@ mod tests {
         for number in &numbers[10..] {
             assert_eq!(slab.remove(*number), Some(u64::from(*number)));
         }
-        assert_eq!(slab.chunks.len(), 1);
+        assert_eq!((slab.chunks.len(), slab.len()), (1, 10));
         assert_eq!(slab.remove(10), None);
         let again: BTreeSet<u32> = (0..300u64).map(|value| slab.insert(value)).collect();
         assert_eq!(again, (10..310).collect());

@@ -5,8 +5,10 @@ use spindle_core::audit::{Action, Actor, AuditEntry};
 use spindle_core::command::{Audited, Edit};
 use spindle_core::{Command, JobId, Rejection};
 
+use crate::answer::Refused;
 use crate::commit::Payload;
 use crate::engine::Engine;
+use crate::gate::Gated;
 use crate::inner::Inner;
 
 /// One request of a person: who made it, and from its first change on the entry that it has in the
@@ -60,6 +62,14 @@ impl Engine {
     /// Calls of people: they leave an entry in the audit log, in the record of what they change.
     pub fn people<'a>(&'a self, audit: &'a mut Audit) -> People<'a> {
         People { engine: self, audit }
+    }
+}
+
+impl People<'_> {
+    /// Leaves an entry about what somebody takes or brings: it changes nothing else.
+    pub fn note(self, action: Action, detail: String) -> Gated<Result<(), Refused>> {
+        self.engine
+            .change(|inner| Ok(inner.run_for(self.audit, Deed::new(action, detail), None, None)?))
     }
 }
 

@@ -170,7 +170,7 @@ impl Engine {
     }
 
     fn after_commit(&self, written: &[Sealed], unwritten: &[Sealed]) {
-        self.shared.admission.renew(&*self.shared.log);
+        self.shared.admission.note_commit(&*self.shared.log, !unwritten.is_empty());
         {
             let mut inner = self.shared.inner.lock();
             if inner.batch.note_durable(written, unwritten) {

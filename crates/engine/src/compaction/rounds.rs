@@ -7,6 +7,7 @@ use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Reje
 use spindle_log::{LogError, Position, Space};
 
 use super::progress::{Compactor, Round, Stage, Weighed};
+use crate::admission::kept_back;
 use crate::commit::Payload;
 use crate::engine::Engine;
 use crate::gate::Gate;
@@ -76,11 +77,9 @@ impl Engine {
         let (log, admission) = (&*self.shared.log, &self.shared.admission);
         match &compactor.round {
             Some(Round { needed: Some(needed), .. }) => {
-                admission.claim(log, *needed as u64 + self.kept_back());
+                admission.claim(log, *needed as u64 + kept_back(log));
             }
-            None if !more && !compactor.weighed.is_stale => {
-                admission.release(log, self.kept_back() / 8)
-            }
+            None if !more && !compactor.weighed.is_stale => admission.release(log),
             _ => admission.renew(log),
         }
         self.answer_room(&mut self.shared.inner.lock());
@@ -89,6 +88,10 @@ impl Engine {
 
     fn step_of(&self, compactor: &mut Compactor) -> Result<bool, LogError> {
         compactor.weighed.is_stale = false;
+        if self.shared.admission.is_blocked() && !self.may_trim(compactor) {
+            compactor.round = None;
+            return Ok(false);
+        }
         let Some(round) = compactor.round.as_mut() else {
             compactor.round = self.begin_round(&mut compactor.weighed);
             return Ok(compactor.round.is_some());
@@ -119,7 +122,7 @@ impl Engine {
             }
             Stage::Trim(gate) => {
                 let early = self.shared.inner.lock().options.faults.trim_before_commit;
-                if self.durable() >= *gate || early {
+                if *gate <= self.durable() || early {
                     self.shared.log.trim_before(Position(round.target))?;
                     compactor.trims += 1;
                     compactor.round = None;
@@ -132,6 +135,12 @@ impl Engine {
     /// Trims done since the start.
     pub fn trims(&self) -> u64 {
         self.shared.compactor.lock().trims
+    }
+
+    /// Whether a round has come to its trim, and nothing that the trim waits for is missing.
+    fn may_trim(&self, compactor: &Compactor) -> bool {
+        let stage = compactor.round.as_ref().map(|round| &round.stage);
+        matches!(stage, Some(Stage::Trim(gate)) if *gate <= self.durable())
     }
 
     /// A round that began while there was room may need more of it than the reserve has: on a full
@@ -211,19 +220,11 @@ impl Engine {
         if log.space() != Space::ReserveOnly {
             return true;
         }
-        let kept_back = self.kept_back();
+        let kept_back = kept_back(&**log);
         let undurable = self.shared.inner.lock().batch.undurable_bytes() as u64;
         let room = log.room_bytes().saturating_sub(undurable);
         // How much is left is an estimate, what comes now is not.
         bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
-    }
-
-    /// The part of the reserve that compaction leaves to clients: an eighth of a segment.
-    fn kept_back(&self) -> u64 {
-        let log = &self.shared.log;
-        let first = log.first();
-        let segment_end = log.segment_end_before(first).unwrap_or(first);
-        log.bytes_between(first, segment_end) / 8
     }
 
     /// Carries the next few jobs.

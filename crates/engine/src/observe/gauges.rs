@@ -35,6 +35,8 @@ pub struct Gauges {
     pub queues: usize,
     /// TTL deletions are held because the clock and the log disagree.
     pub is_clock_held: bool,
+    /// What is due waits for room on a full disk: deletions by TTL, leases that are over, schedules.
+    pub are_timers_held: bool,
     /// The disk is full: what frees space goes on, new jobs do not.
     pub is_disk_full: bool,
     /// The log is as large as it may be: new jobs are refused.
@@ -65,6 +67,7 @@ impl Observe<'_> {
             finished_bytes: inner.state.finished_bytes(),
             queues: inner.state.queues_count(),
             is_clock_held: inner.hold_expiry,
+            are_timers_held: inner.holds_timers,
             is_disk_full,
             is_log_full,
             is_server_full: unfinished >= inner.state.defaults().unfinished_max,

@@ -17,6 +17,9 @@ use crate::door::{ConnectionId, LeaseRef, Ticket};
 use crate::gate::Gated;
 use crate::inner::Inner;
 
+/// What is due and has to wait for room on a full disk is looked at so often, in milliseconds.
+const HELD_MS: u64 = 100;
+
 /// Who is served next.
 #[derive(Default)]
 struct NextInLine {
@@ -64,6 +67,9 @@ impl Inner {
         if rebases {
             self.state.rebase();
         }
+        if self.holds_timers {
+            return false;
+        }
         let tick = Command::Tick { hold_expiry: self.hold_expiry };
         if self.state.has_surplus() {
             self.run(&tick).ok();
@@ -84,7 +90,8 @@ impl Inner {
     /// When the engine must be woken next.
     pub fn next_deadline(&self) -> Option<u64> {
         let core = if self.state.is_rebasing() { self.now_ms } else { self.state.due_hint_ms() };
-        let core = Some(core).filter(|due| *due != u64::MAX);
+        let earliest = if self.holds_timers { self.now_ms.saturating_add(HELD_MS) } else { 0 };
+        let core = Some(core).filter(|due| *due != u64::MAX).map(|due| due.max(earliest));
         let waiting = [self.waiting.list.next_deadline(), self.waiting.calls.next_due()];
         waiting.into_iter().chain([core]).flatten().min()
     }

@@ -8,7 +8,7 @@ use spindle_engine::{
 use spindle_log::{FileLog, Log, Space};
 use spindle_testkit::disk::SimDisk;
 
-use crate::full_disk::{SEGMENT_BYTES, compaction, fill, start, submit, uuid};
+use crate::full_disk::{SEGMENT_BYTES, compaction, fill, start, submit, submit_sized, uuid};
 use crate::harness::{Letters, TakeApart, somebody};
 
 /// A full disk, and how many jobs are on it.
@@ -124,4 +124,35 @@ fn changes_that_gain_nothing_are_refused_before_the_reserve_is_gone_and_taken_wh
     assert_eq!(engine.wait_for_room(&caller(&letters), 0), Ok(None));
     assert!(engine.trims() > 0 || log.space() == Space::Ample);
     submit(&engine, 20_000).unwrap();
+}
+
+#[test]
+fn changes_behind_a_record_that_does_not_fit_are_refused_and_taken_when_there_is_room() {
+    let disk = SimDisk::new(1);
+    let (engine, log) = start(&disk);
+    // A job of several segments is the oldest, and nearly all behind it is dead: a round begins.
+    submit_sized(&engine, 0, 4 * SEGMENT_BYTES as usize).unwrap();
+    for number in 1..400 {
+        submit(&engine, number).unwrap();
+        delete(&engine, number);
+    }
+    submit(&engine, 1_000).unwrap();
+    assert!(engine.compaction_step().unwrap());
+    // It appends the job again before anybody knows that the disk has no room for it.
+    disk.set_capacity(Some(disk.used()));
+    assert!(log.space() == Space::Ample && engine.compaction_step().unwrap());
+    assert_eq!(engine.commit_once(), Committed::Full);
+    let letters = Arc::new(Letters::default());
+    waits(&engine, &letters);
+    compaction(&engine);
+    assert!(matches!(&letters.take()[..], [(_, Answer::Room)]));
+    assert_eq!(engine.wait_for_room(&caller(&letters)), Err(Refused::DiskFull));
+    assert_eq!(engine.trims(), 0, "what the round has appended is not in the log");
+    disk.set_capacity(None);
+    log.maintain();
+    while engine.commit_once() == Committed::Some {}
+    assert_eq!(engine.wait_for_room(&caller(&letters)), Ok(None));
+    compaction(&engine);
+    assert!(engine.trims() > 0);
+    delete(&engine, 1_000);
 }

@@ -7,7 +7,8 @@ use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{
-    Committed, Engine, JobRef, JobUpdate, NewJob, Options, Payload, Refused, Updated, WorkResult,
+    Committed, Engine, JobRef, JobUpdate, NewJob, Options, Payload, Refused, Room, Updated,
+    WorkResult,
 };
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
 use spindle_testkit::ManualClock;
@@ -23,6 +24,11 @@ pub fn start(disk: &SimDisk) -> (Engine, Arc<FileLog>) {
 }
 
 pub fn start_with(disk: &SimDisk, options: Options) -> (Engine, Arc<FileLog>) {
+    let clock = Arc::new(ManualClock::new(1_000));
+    start_at(disk, clock, options)
+}
+
+fn start_at(disk: &SimDisk, clock: Arc<ManualClock>, options: Options) -> (Engine, Arc<FileLog>) {
     // One step must fit into a part of the reserve.
     let engine_options = Options { compaction_bytes: 8 << 10, ..options };
     let options = FileLogOptions {
@@ -31,7 +37,6 @@ pub fn start_with(disk: &SimDisk, options: Options) -> (Engine, Arc<FileLog>) {
         ..FileLogOptions::default()
     };
     let log = Arc::new(FileLog::open(Arc::new(disk.clone()), options).expect("a sound folder"));
-    let clock = Arc::new(ManualClock::new(1_000));
     (Engine::open(log.clone(), clock, engine_options).expect("a sound log"), log)
 }
 
@@ -44,7 +49,7 @@ pub fn submit(engine: &Engine, number: u64) -> Result<(), Refused> {
     submit_sized(engine, number, PAYLOAD_BYTES)
 }
 
-fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
+pub fn submit_sized(engine: &Engine, number: u64, bytes: usize) -> Result<(), Refused> {
     let payload = BytesRef::empty(Type::Bytes);
     let mut submit = Submit::new(JobId(0), Bytes::from_static(b"q"), Origin::Workq, payload);
     submit.uuid = Some(uuid(number));
@@ -194,6 +199,49 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
     finish(&engine, 1, 4_096).unwrap();
     engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(2))).value().unwrap();
     assert_eq!(engine.commit_once(), Committed::Some);
+}
+
+/// Changes the youngest jobs until the disk takes no more changes.
+fn exhaust(engine: &Engine, taken: u64) {
+    for number in (0..taken).rev() {
+        match engine.room() {
+            Room::There => {
+                engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value().unwrap();
+                assert_eq!(engine.commit_once(), Committed::Some);
+            }
+            Room::Later => compaction(engine),
+            Room::Exhausted => return,
+        }
+    }
+    panic!("the disk is large enough for all deletions");
+}
+
+#[test]
+fn what_is_due_on_a_used_up_disk_waits_for_room_and_blocks_nothing() {
+    let disk = SimDisk::new(1);
+    let clock = Arc::new(ManualClock::new(1_000));
+    let (engine, log) = start_at(&disk, clock.clone(), Options::default());
+    disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
+    let taken = fill(&engine, &log);
+    exhaust(&engine, taken);
+    let room = log.room_bytes();
+    clock.advance(7_200_000);
+    let jobs = || engine.observe().gauges().jobs;
+    let mut held = 0;
+    while jobs() > 0 {
+        let next_ms = engine.tick_once();
+        if engine.observe().gauges().are_timers_held {
+            held += 1;
+            assert!(jobs() > 0 && next_ms.is_some_and(|ms| ms >= 100), "{next_ms:?}");
+        }
+        assert!(engine.commit_once() != Committed::Full, "a timer takes more than is left");
+        // The deletions that found room make more of it.
+        compaction(&engine);
+        assert!(held < 100, "what is due waits for ever");
+    }
+    assert!(held > 0, "{room} bytes were room enough for all");
+    assert!(engine.trims() > 0 && log.space() == Space::Ample);
+    submit(&engine, 20_000).unwrap();
 }
 
 /// Sets the state of one of Jobq's jobs.

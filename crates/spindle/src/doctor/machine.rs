@@ -92,6 +92,24 @@ pub fn check_clock(newest_ms: Option<u64>, findings: &mut Findings) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     judge_clock(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), newest_ms, findings);
     check_steady(findings);
+    judge_synchronization(clock_status(), findings);
+}
+
+/// What the kernel knows of its clock (`STA_*` of adjtimex(2)); none where it may not be asked.
+fn clock_status() -> Option<libc::c_int> {
+    let mut clock = std::mem::MaybeUninit::<libc::timex>::zeroed();
+    #[expect(unsafe_code, reason = "neither the standard library nor nix asks the kernel this")]
+    // SAFETY: all zeros is a `timex` that changes nothing (`modes`), and the kernel writes no more than one.
+    let (state, clock) = unsafe { (libc::adjtimex(clock.as_mut_ptr()), clock.assume_init()) };
+    (state >= 0).then_some(clock.status)
+}
+
+fn judge_synchronization(status: Option<libc::c_int>, findings: &mut Findings) {
+    if status.is_some_and(|status| status & libc::STA_UNSYNC != 0) {
+        let advice = "run chrony or systemd-timesyncd, here or on the host; where something else sets the clock, \
+                      this does not matter";
+        findings.warn("clock", "nothing says to the kernel that it is kept by NTP", advice);
+    }
 }
 
 fn judge_clock(now_ms: u64, newest_ms: Option<u64>, findings: &mut Findings) {
@@ -137,6 +155,19 @@ fn check_steady(findings: &mut Findings) {
 mod tests {
     use super::*;
     use crate::doctor::Verdict;
+
+    #[test]
+    fn a_clock_that_nothing_keeps_is_a_warning() {
+        let kept = libc::STA_PLL | libc::STA_NANO;
+        let cases = [(None, None), (Some(kept), None)];
+        let warned = [libc::STA_UNSYNC, kept | libc::STA_UNSYNC]
+            .map(|bits| (Some(bits), Some(Verdict::Warning)));
+        for (status, verdict) in cases.into_iter().chain(warned) {
+            let mut findings = Findings::default();
+            judge_synchronization(status, &mut findings);
+            assert_eq!(findings.0.first().map(|finding| finding.verdict), verdict, "{status:?}");
+        }
+    }
 
     #[test]
     fn a_clock_behind_the_log_is_wrong() {

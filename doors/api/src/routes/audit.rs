@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use spindle_core::JobId;
-use spindle_core::audit::{Action, ActorKind, AuditEntry};
+use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
 use spindle_core::job::Origin;
 use spindle_engine::AuditFilter;
-use spindle_http::{Answered, Problem, door_word};
+use spindle_http::{Answered, Pass, Problem, door_word};
 use tokio::task::yield_now;
 use utoipa::{IntoParams, ToSchema};
 
@@ -65,7 +65,7 @@ pub(crate) struct Page {
     next_cursor: Option<String>,
 }
 
-/// One request of a person that changed something.
+/// One request of a person that changed something, or took or brought many jobs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
 pub(crate) struct Entry {
@@ -116,8 +116,9 @@ pub(crate) struct Who {
     door: &'static str,
 }
 
-/// List what people did to jobs, queues and constraints, the newest first. Requests that changed
-/// nothing are not in it, and neither is what submitters and workers do.
+/// List what people did to jobs, queues and constraints, and who took a backup, exported or imported
+/// jobs, the newest first. Other requests that changed nothing are not in it, and neither is what
+/// submitters and workers do.
 #[utoipa::path(get, path = "/api/v1/audit",
     operation_id = "list_audit", tag = "server", params(Asked),
     responses(
@@ -171,6 +172,19 @@ fn read_action(word: &str) -> Answered<Action> {
     })
 }
 
+/// Leaves an entry about what somebody takes or brings, on disk before they get anything. A full disk keeps nobody
+/// from a backup: then the server's own log says who it was.
+pub(crate) async fn note(api: &Api, pass: &Pass, action: Action, detail: String) {
+    let mut audit = pass.audit(Origin::Api);
+    let noted =
+        api.bridge().change(|engine| engine.people(&mut audit).note(action, detail.clone()));
+    if let Err(refused) = noted.await {
+        let Actor { name, address, .. } = pass.actor(Origin::Api);
+        let action = action_word(action);
+        tracing::warn!(action, name, address, detail, %refused, "no entry in the audit log");
+    }
+}
+
 /// An action as the API writes it.
 pub(crate) fn action_word(action: Action) -> &'static str {
     match action {
@@ -192,6 +206,9 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::PutConstraint => "put_constraint",
         Action::RemoveConstraint => "remove_constraint",
         Action::AcceptClock => "accept_clock",
+        Action::Backup => "backup",
+        Action::Export => "export",
+        Action::Import => "import",
     }
 }
 

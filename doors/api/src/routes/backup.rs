@@ -12,13 +12,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
+use spindle_core::audit::Action;
 use spindle_engine::SegmentReader;
-use spindle_http::{Answered, Code, Problem, work_on_bytes};
+use spindle_http::{Answered, Code, Pass, Problem, work_on_bytes};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::byte_range::{Wanted, wanted};
 use crate::numbers::digits;
+use crate::routes::audit;
 
 /// Read from the disk at once. More than what a serving thread reads itself.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -57,7 +59,7 @@ pub(crate) struct Segment {
     responses(
         (status = 200, description = "The segments", body = Listing),
         (status = "4XX", description = "Refused")))]
-pub(crate) async fn list(State(api): State<Api>) -> Answered<Json<Listing>> {
+pub(crate) async fn list(State(api): State<Api>, pass: Pass) -> Answered<Json<Listing>> {
     let engine = api.engine().clone();
     let listed = work_on_bytes(PIECE_BYTES, move || engine.log_segments()).await;
     let listed = listed.ok_or_else(|| {
@@ -74,6 +76,8 @@ pub(crate) async fn list(State(api): State<Api>) -> Answered<Json<Listing>> {
         .collect();
     let first = segments.first().map_or(0, |segment| segment.first);
     let end = segments.last().map_or(0, |segment| segment.next);
+    let detail = format!("records {first} to {end}, {} segments", segments.len());
+    audit::note(&api, &pass, Action::Backup, detail).await;
     Ok(Json(Listing { format: spindle_engine::LOG_FORMAT, first, end, segments }))
 }
 

@@ -71,7 +71,12 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let own = [("http", &options.connections)];
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
-    let open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
+    let mut open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
+    // The jobd master, which counts its connections by their places only.
+    let is_counted = |door| open.iter().any(|(counted, _)| *counted == door);
+    let others: Vec<_> =
+        options.places.open().into_iter().filter(|(door, _)| !is_counted(*door)).collect();
+    open.extend(others);
     let rates = options.access.rates();
     let too_fast = Of::ALL.map(|of| (of, rates.map_or(0, |rates| rates.exceeded(of))));
     let shaken = options.handshakes.iter();

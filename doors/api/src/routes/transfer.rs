@@ -7,8 +7,9 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::JobId;
+use spindle_core::audit::Action;
 use spindle_engine::{FetchError, Gated};
-use spindle_http::{Answered, Problem, ProblemBody, work_on_bytes};
+use spindle_http::{Answered, Pass, Problem, ProblemBody, work_on_bytes};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
@@ -17,6 +18,7 @@ use crate::filter::{JobFilter, Order, Walk};
 use crate::numbers::{bad_cursor, bounded, digits};
 use crate::portable::{Import, Portable};
 use crate::reading::{bodies, bytes_of};
+use crate::routes::audit;
 use crate::routes::submit::{BATCH_MAX, Submitted};
 use crate::taking::{Wanted, take_many};
 use crate::typed::{json_answer, to_json};
@@ -62,6 +64,7 @@ pub(crate) struct Page {
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn export(
     State(api): State<Api>,
+    pass: Pass,
     Args(paging): Args<Asked>,
 ) -> Answered<Response> {
     let limit = bounded("limit", paging.limit.unwrap_or(LIMIT_MAX), 1..=LIMIT_MAX)?;
@@ -69,6 +72,10 @@ pub(crate) async fn export(
     let cursor = cursor.map(|text| digits(text).map(JobId).ok_or_else(bad_cursor)).transpose()?;
     let filter = if paging.finished { "/" } else { UNFINISHED };
     let filter: JobFilter = query(&filter.parse().expect("a path and words"))?;
+    if cursor.is_none() {
+        let which = if paging.finished { "all jobs" } else { "unfinished jobs" };
+        audit::note(&api, &pass, Action::Export, which.to_owned()).await;
+    }
     let mut walk = Walk::new(filter.read(&api)?, Order::Asc, cursor);
     let (mut images, mut bytes) = (Vec::new(), 0);
     while images.len() < limit && bytes < PAGE_BYTES && walk.next().is_some() && !walk.is_spent() {
@@ -146,6 +153,7 @@ pub(crate) enum OneImport {
         (status = "4XX", description = "None is taken")))]
 pub(crate) async fn import(
     State(api): State<Api>,
+    pass: Pass,
     RawBody(raw): RawBody,
 ) -> Answered<Json<ImportAnswer>> {
     let now_ms = api.engine().now_ms();
@@ -163,6 +171,10 @@ pub(crate) async fn import(
             Err(problem) => Some(OneImport::Refused { problem: problem.into() }),
         })
         .collect();
+    if !wanted.is_empty() {
+        let detail = format!("{} of {} jobs", wanted.len(), places.len());
+        audit::note(&api, &pass, Action::Import, detail).await;
+    }
     let mut taken = taken(&api, wanted).await.into_iter();
     let mut next = || taken.next().expect("an answer for each job that was wanted");
     let answers = places.into_iter().map(|place| place.unwrap_or_else(&mut next));

@@ -125,7 +125,13 @@ fn spoken_of(text: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn alerts_and_dashboard_speak_of_metrics_that_there_are() {
-    let bench = Bench::new();
+    let bench = Bench::with(
+        |options| {
+            options.places.door("http");
+            options.handshakes = vec![("done", Default::default())];
+        },
+        Default::default(),
+    );
     bench.submit(serde_json::json!({ "queue": "q" })).await;
     let answer = bench.get("/metrics").await;
     let samples: Vec<&str> =

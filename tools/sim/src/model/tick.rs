@@ -9,9 +9,15 @@ use spindle_core::{JobImage, Status};
 use super::Model;
 
 impl Model {
+    /// Everything that is due by now happens, and what is kept too many goes.
+    pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
+        self.happen_what_is_due(now_ms, hold_expiry);
+        self.drop_surplus();
+    }
+
     /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
     /// their place in the order: any of them may go first.
-    pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
+    pub fn happen_what_is_due(&mut self, now_ms: u64, hold_expiry: bool) {
         self.latest_ms = self.latest_ms.max(now_ms);
         if !hold_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
@@ -38,12 +44,11 @@ impl Model {
         if !hold_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
-        self.drop_surplus();
     }
 
     /// Queues keep as many finished jobs as they may, and the server as many as it may: those that
     /// ended last.
-    fn drop_surplus(&mut self) {
+    pub fn drop_surplus(&mut self) {
         let mut oldest: Vec<(u64, u64)> = self
             .jobs()
             .filter(|job| job.status().is_finished())

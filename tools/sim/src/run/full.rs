@@ -123,7 +123,7 @@ impl Run {
         if self.server.is_dead() {
             return Ok(());
         }
-        while self.server.engine().commit_once() == Committed::Some {}
+        while self.commit_once()? == Committed::Some {}
         self.server.maintain();
         if self.server.is_dead() {
             return Ok(());

@@ -225,7 +225,15 @@ impl Run {
     /// Ticks, in the engine and in the model, and the answers that brings.
     fn happen_what_is_due(&mut self) -> Judged {
         self.server.engine().tick_once();
-        self.change(|model, now_ms| model.tick(now_ms, false))?;
+        let held = self.server.held();
+        self.change(|model, now_ms| {
+            if !held.due {
+                model.happen_what_is_due(now_ms, false);
+            }
+            if !held.surplus {
+                model.drop_surplus();
+            }
+        })?;
         self.take_deliveries()?;
         let now_ms = self.server.now_ms();
         match self.waits.overdue(&self.model, now_ms) {
@@ -252,8 +260,23 @@ impl Run {
         }
     }
 
-    fn commit(&mut self) -> Judged {
+    /// Commits. What was due and had to wait happens as soon as there is room.
+    fn commit_once(&mut self) -> Judged<spindle_engine::Committed> {
         let outcome = self.server.engine().commit_once();
+        self.let_timers_go_on()?;
+        Ok(outcome)
+    }
+
+    fn let_timers_go_on(&mut self) -> Judged {
+        if self.server.held().any() && !self.server.is_dead() {
+            self.counts.timers_held += 1;
+            self.happen_what_is_due()?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Judged {
+        let outcome = self.commit_once()?;
         self.judge_commit(outcome)?;
         self.server.maintain();
         self.history.prune(self.server.durable());
@@ -265,6 +288,7 @@ impl Run {
         for _ in 0..steps {
             let full = self.server.is_full();
             let more = self.server.engine().compaction_step().unwrap_or(false);
+            self.let_timers_go_on()?;
             self.take_deliveries()?;
             if steps > 1 && self.rng.random_ratio(1, 2) {
                 self.commit()?;
@@ -292,7 +316,7 @@ impl Run {
     }
 
     fn check_fold(&mut self) -> Judged {
-        while self.server.engine().commit_once() == spindle_engine::Committed::Some {}
+        while self.commit_once()? == spindle_engine::Committed::Some {}
         self.history.prune(self.server.durable());
         // On a full disk some of it may wait for room.
         if self.server.is_dead() || self.server.durable() < self.server.tail() {

@@ -47,6 +47,21 @@ pub struct Server {
     limited: bool,
 }
 
+/// What happens by itself, and waits for room on a full disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Leases, schedules and TTLs that are over.
+    pub due: bool,
+    /// Finished jobs that are too many.
+    pub surplus: bool,
+}
+
+impl Held {
+    pub fn any(self) -> bool {
+        self.due || self.surplus
+    }
+}
+
 struct Running {
     log: Arc<FileLog>,
     engine: Engine,
@@ -168,6 +183,16 @@ impl Server {
     /// Whether the log says that it has only its reserve left.
     pub fn is_full(&self) -> bool {
         self.running().log.space() == Space::ReserveOnly
+    }
+
+    /// What of a tick waits for room: the first step may have found some, and the next one none.
+    pub fn held(&self) -> Held {
+        let holds = self.engine().observe().gauges().are_timers_held;
+        let now_ms = self.now_ms();
+        self.engine().inspect(|state| Held {
+            due: holds && state.due_hint_ms() <= now_ms,
+            surplus: holds && state.has_surplus(),
+        })
     }
 
     /// What the log has room for without another segment.

@@ -200,13 +200,20 @@ impl State {
     pub fn exceeded_cap(&self) -> Option<FinishedCap> {
         if !self.surplus.is_empty() {
             Some(FinishedCap::Queue)
-        } else if self.jobs.finished.len() > self.defaults.finished_max {
+        } else if self.count_surplus() > 0 {
             Some(FinishedCap::Count)
         } else if self.finished_bytes > self.defaults.finished_bytes_max {
             Some(FinishedCap::Bytes)
         } else {
             None
         }
+    }
+
+    /// How many finished jobs are above the server's number, or have to go so that numbers do not end.
+    fn count_surplus(&self) -> usize {
+        let finished = &self.jobs.finished;
+        let over = finished.len().saturating_sub(self.defaults.finished_max);
+        over.max(finished.surplus_chunks())
     }
 
     /// At most `limit` finished jobs above a limit: of a queue over its own, else the oldest of
@@ -218,7 +225,7 @@ impl State {
             let count = usize::try_from(queue.surplus()).unwrap_or(limit).min(limit);
             return finished.oldest_of(&queue.finished).take(count).map(id).collect();
         }
-        let mut count = finished.len().saturating_sub(self.defaults.finished_max);
+        let mut count = self.count_surplus();
         let mut bytes = self.finished_bytes.saturating_sub(self.defaults.finished_bytes_max);
         let mut oldest = finished.oldest().take(limit);
         let mut ids = Vec::new();

@@ -8,12 +8,17 @@ use super::firsts::{First, Firsts};
 use super::job::FinishedJob;
 use crate::state::slab::Slab;
 
+/// The number of a job has to leave the highest bit of its handle free, which says that it is finished; so
+/// there are 2^31 numbers. From three quarters of the chunks on finished jobs go before their time. A call
+/// adds some hundred chunks at most before the next tick, so the rest is never used.
+const CHUNKS_MAX: usize = (1 << 31) / SLOTS / 4 * 3;
+
 /// Empty slots that are never worth moving jobs.
 const SPARE_SLOTS: usize = 1024;
 
 /// Finished jobs by number: that of a chunk, and a slot in it. A job keeps its number until
 /// somebody moves it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct FinishedJobs {
     chunks: Slab<Chunk>,
     len: usize,
@@ -23,6 +28,20 @@ pub(crate) struct FinishedJobs {
     sparse: BTreeSet<u32>,
     /// All chunks, by the first of their jobs in each order.
     firsts: [Firsts; 2],
+    chunks_max: usize,
+}
+
+impl Default for FinishedJobs {
+    fn default() -> FinishedJobs {
+        FinishedJobs {
+            chunks: Slab::default(),
+            len: 0,
+            empty_slots: 0,
+            sparse: BTreeSet::new(),
+            firsts: Default::default(),
+            chunks_max: CHUNKS_MAX,
+        }
+    }
 }
 
 /// What a queue knows of its finished jobs.
@@ -125,6 +144,17 @@ impl FinishedJobs {
         done
     }
 
+    /// Allows fewer chunks, for tests.
+    #[cfg(test)]
+    pub fn allow_chunks(&mut self, max: usize) {
+        self.chunks_max = max;
+    }
+
+    /// How many chunks there are beyond what there may be.
+    pub fn surplus_chunks(&self) -> usize {
+        self.chunks.len().saturating_sub(self.chunks_max)
+    }
+
     /// A chunk whose jobs should be moved to where new ones go, so that most slots have a job, and
     /// its queue.
     pub fn sparse(&self) -> Option<(u32, u32)> {
@@ -183,8 +213,8 @@ mod tests {
 
     use super::*;
     use crate::job::Status;
-    use crate::state::Place;
     use crate::state::finished::FinishedParts;
+    use crate::state::{FINISHED, Place};
 
     const QUEUES: usize = 3;
 
@@ -309,6 +339,32 @@ mod tests {
         }
         both.check();
         assert!(both.known.len() > 200 && both.moved > 1_000, "{} were moved", both.moved);
+    }
+
+    #[test]
+    fn a_chunk_too_many_is_a_surplus_until_it_is_empty() {
+        let mut both = Both::default();
+        both.jobs.allow_chunks(QUEUES);
+        for step in 0.. {
+            if both.jobs.chunks.len() > QUEUES {
+                break;
+            }
+            assert_eq!(both.jobs.surplus_chunks(), 0);
+            both.insert(step);
+        }
+        assert_eq!(both.jobs.surplus_chunks(), 1);
+        while both.jobs.surplus_chunks() > 0 {
+            let oldest = both.jobs.oldest().next().expect("there are some");
+            both.remove(both.jobs.job(oldest).id());
+        }
+        assert_eq!(both.jobs.chunks.len(), QUEUES);
+        both.check();
+    }
+
+    #[test]
+    fn the_highest_number_is_none_of_a_handle() {
+        let highest = number_of((CHUNKS_MAX / 3 * 4 - 1) as u32, SLOTS as u8 - 1);
+        assert_eq!((highest, highest & FINISHED), (u32::MAX >> 1, 0));
     }
 
     #[test]
