@@ -8,8 +8,10 @@ mod full;
 mod history;
 mod joins;
 mod large;
+mod lost;
 mod people;
 mod reads;
+mod recovery;
 mod relabel;
 mod rot;
 mod server;
@@ -80,6 +82,9 @@ pub struct Run {
     persisted: Vec<Persisted>,
     large: Large,
     rot: Rot,
+    losses: ChaCha8Rng,
+    /// The server was stopped in order just now.
+    ended: bool,
     phases: Phases,
     /// What a person does one after the other, until a crash.
     request: Option<people::Request>,
@@ -91,6 +96,8 @@ pub struct Run {
     step: u64,
     /// Errors of the disk that were planned since the power went last.
     errors_planned: Vec<Operation>,
+    /// Some bytes cannot be read.
+    unreadable: bool,
     trace: bool,
     /// Compare after every step.
     slow: bool,
@@ -126,6 +133,8 @@ impl Run {
             persisted: Vec::new(),
             large: Large::default(),
             rot: Rot::new(seed),
+            losses: lost::draws(seed),
+            ended: false,
             phases,
             request: None,
             full_changes_undurable: 0,
@@ -134,6 +143,7 @@ impl Run {
             seen_trims: 0,
             step: 0,
             errors_planned: Vec::new(),
+            unreadable: false,
             trace,
             slow: trace,
         };
