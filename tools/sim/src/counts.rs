@@ -77,6 +77,16 @@ counts! {
     start_errors = "starts that failed with an error",
     /// Starts that failed because something could not be read.
     start_reads = "with one while reading",
+    /// Commands of callers with roles, which they may ask for.
+    allowed = "commands by role",
+    /// Commands refused to who has no token, an unknown one or an expired one.
+    unauthenticated = "refused without a good token",
+    /// Commands refused for want of a role.
+    without_role = "without the role",
+    /// Commands refused because the queue, the job's queue, or that all queues were meant.
+    without_queue = "without the queue",
+    /// Leases given back because who waited for them had lost the right meanwhile.
+    taken_back = "leases taken back",
     /// Submits refused because the disk was full.
     full_refusals = "submits refused by a full disk",
     /// Ends of jobs and deletes accepted while it was.

@@ -8,8 +8,18 @@ pub struct Planted {
     pub(crate) engine: Faults,
     pub(crate) log: spindle_log::Faults,
     pub(crate) folder_not_synced: bool,
-    /// In the door, not in the engine: it does not wait for the gate it was given.
-    pub(crate) join_answered_early: bool,
+    pub(crate) door: DoorFaults,
+}
+
+/// What a door does wrong, not the engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DoorFaults {
+    /// It does not wait for the gate it was given.
+    pub join_answered_early: bool,
+    pub unasked: bool,
+    pub queue_unasked: bool,
+    pub expiry_unseen: bool,
+    pub tokens_kept: bool,
 }
 
 macro_rules! faults {
@@ -53,7 +63,7 @@ faults! {
     /// With durable leases, a lease is answered before its own record is durable.
     LeaseAnsweredEarly => engine.lease_answered_early;
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
-    JoinAnsweredEarly => join_answered_early;
+    JoinAnsweredEarly => door.join_answered_early;
     /// The folder of the log is never synced: a crash may take new files.
     FolderNotSynced => folder_not_synced;
     /// That the log has ended is believed after a crash, however it went on meanwhile.
@@ -94,4 +104,12 @@ faults! {
     EndUnchecked => log.end_unchecked;
     /// Where the log cannot be read, it is taken to end.
     ReadErrorIsEnd => log.read_error_ends;
+    /// A door does not ask whether a command may be done.
+    AccessUnasked => door.unasked;
+    /// A door asks for the role, and not whether the queue fits a pattern.
+    QueueUnasked => door.queue_unasked;
+    /// Tokens do not expire while the server runs.
+    ExpiryUnseen => door.expiry_unseen;
+    /// A changed tokens file is not read.
+    TokensKept => door.tokens_kept;
 }

@@ -67,6 +67,10 @@ planted! {
     a_lost_oldest_segment_that_nobody_misses_is_found FirstUnchecked,
     a_lost_end_that_nobody_misses_is_found EndUnchecked,
     a_failed_read_that_is_taken_for_the_end_is_found ReadErrorIsEnd,
+    a_door_that_asks_nobody_is_found AccessUnasked,
+    a_door_that_forgets_queues_is_found QueueUnasked,
+    tokens_that_never_expire_are_found ExpiryUnseen,
+    a_changed_tokens_file_that_nobody_reads_is_found TokensKept,
 }
 
 #[test]

@@ -20,7 +20,7 @@ impl Run {
         // Nobody asks for these two: they happen to connections.
         let undone = matches!(command, Command::Release { cause: Cause::Undone, .. });
         let asked = !undone && !matches!(command, Command::HolderGone { .. });
-        if asked && !self.is_admitted()? {
+        if asked && !(self.is_admitted()? && self.is_allowed(command)?) {
             return Ok(());
         }
         match command {
@@ -238,6 +238,7 @@ impl Run {
                 let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
                 let request = WaitFor::Lease(Box::new(lease.clone()));
                 self.waits.add(ticket, Wait { connection: lease.holder, request, deadline_ms });
+                self.note_waiting(ticket);
                 Ok(())
             }
             Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),

@@ -23,6 +23,7 @@ impl Run {
         begin_epoch(&mut self.model, &self.rot.dying, grace_ms, self.server.now_ms());
         self.history.restart(&self.model, self.server.durable());
         self.seen_trims = 0;
+        self.connect()?;
         if self.model.epoch <= self.known_epoch {
             return Err(format!("epoch {} begins again", self.model.epoch));
         }

@@ -2,6 +2,7 @@
 //! a clock moved by hand. Every answer is judged when it comes, and the state after each crash.
 
 mod asks;
+mod callers;
 mod crashes;
 mod deliveries;
 mod full;
@@ -29,6 +30,7 @@ use crate::counts::Counts;
 use crate::faults::Planted;
 use crate::model::Model;
 use crate::workload::{Step, View, Workload};
+use callers::Callers;
 use full::Phases;
 use history::History;
 use joins::Persisted;
@@ -83,6 +85,7 @@ pub struct Run {
     large: Large,
     rot: Rot,
     losses: ChaCha8Rng,
+    callers: Callers,
     /// The server was stopped in order just now.
     ended: bool,
     phases: Phases,
@@ -117,6 +120,7 @@ impl Run {
             what: "the first start".into(),
             why,
         })?;
+        let now_ms = server.now_ms();
         let mut model = server.empty_model();
         model.leave_ids();
         let phases = Phases::new(&mut rng);
@@ -134,6 +138,7 @@ impl Run {
             large: Large::default(),
             rot: Rot::new(seed),
             losses: lost::draws(seed),
+            callers: Callers::new(seed, planted, now_ms),
             ended: false,
             phases,
             request: None,
