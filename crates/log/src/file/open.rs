@@ -97,8 +97,13 @@ pub(super) fn open(
         cut_last_record(last).map_err(OpenError::failed(folder, "read", ""))?;
     }
     cut_tail_and_sync(folder, &found, !faults.tail_left)?;
-    if found.bounds.is_none() {
-        found.bounds = begin_bounds(folder, &found.segments)?;
+    match &mut found.bounds {
+        Some(bounds) => note_newest(bounds, &found.segments).map_err(OpenError::failed(
+            folder,
+            "write",
+            BOUNDS_FILE,
+        ))?,
+        none => *none = begin_bounds(folder, &found.segments)?,
     }
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
@@ -138,6 +143,13 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
         ends_in_zeros: true,
         damaged: Vec::new(),
     })
+}
+
+/// A crash may have come between a segment's name and the note of it. Before anything is appended there, and when its
+/// name is durable: else it would not be missed, or be missed though it never was.
+fn note_newest(bounds: &mut BoundsFile, segments: &[Surveyed]) -> io::Result<()> {
+    let newest = segments.last().map_or(bounds.bounds.newest, |segment| segment.header.first);
+    bounds.change(Bounds { newest, ..bounds.bounds })
 }
 
 /// Notes for the first time where the log must begin and end: it is new, or an older release wrote it. On a full disk
