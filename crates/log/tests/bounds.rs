@@ -132,8 +132,8 @@ fn a_missing_newest_segment_is_noticed_after_any_stop() {
 #[test]
 fn a_segment_that_a_crash_left_without_a_note_is_missed_once_it_has_records() {
     let mut named = 0;
-    for cut in 0..40 {
-        let disk = SimDisk::new(1);
+    for (cut, seed) in (0..24).flat_map(|cut| (0..6).map(move |seed| (cut, seed))) {
+        let disk = SimDisk::new(seed);
         let log = open(&disk);
         // In the second segment, and the third one soon.
         append_numbered(&log, 53, 100);
