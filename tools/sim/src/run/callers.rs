@@ -95,8 +95,7 @@ impl Callers {
     }
 
     /// An entry changes, goes or comes.
-    fn change(&mut self, now_ms: u64) -> Judged {
-        let name = NAMES[self.rng.random_range(1..NAMES.len())];
+    fn change(&mut self, name: &'static str, now_ms: u64) -> Judged {
         self.people.retain(|person| person.name != name);
         if !self.rng.random_ratio(1, 4) {
             self.people.push(person(&mut self.rng, name, now_ms));
@@ -217,7 +216,8 @@ impl Run {
         if callers.rng.random_ratio(1, OTHERS_EVERY) {
             callers.asking = callers.rng.random_range(1..=NOBODY);
             if callers.rng.random_ratio(1, CHANGES_EVERY) {
-                callers.change(self.server.clock.now_ms())?;
+                let name = NAMES[callers.rng.random_range(1..NAMES.len())];
+                callers.change(name, self.server.clock.now_ms())?;
             }
         }
         self.judge_allowed(self.callers.asking, role, &about)
@@ -259,6 +259,9 @@ impl Run {
         let Some(who) = self.callers.waiting.remove(&ticket) else { return Ok(()) };
         let Some(job) = self.model.job(given.id) else { return Ok(()) };
         let about = About::Queues(vec![job.queue.clone()]);
+        if let Some(name) = NAMES.get(who).filter(|_| who > 0) {
+            self.callers.change(name, self.server.clock.now_ms())?;
+        }
         if self.judge_allowed(who, Role::Work, &about)? {
             return Ok(());
         }
