@@ -85,8 +85,6 @@ counts! {
     without_role = "without the role",
     /// Commands refused because the queue, the job's queue, or that all queues were meant.
     without_queue = "without the queue",
-    /// Leases given back because who waited for them had lost the right meanwhile.
-    taken_back = "leases taken back",
     /// Submits refused because the disk was full.
     full_refusals = "submits refused by a full disk",
     /// Ends of jobs and deletes accepted while it was.

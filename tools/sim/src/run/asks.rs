@@ -238,7 +238,6 @@ impl Run {
                 let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
                 let request = WaitFor::Lease(Box::new(lease.clone()));
                 self.waits.add(ticket, Wait { connection: lease.holder, request, deadline_ms });
-                self.note_waiting(ticket);
                 Ok(())
             }
             Ok(other) => Err(format!("answered {other:?} to a wait of {wait_ms}")),

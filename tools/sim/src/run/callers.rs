@@ -1,8 +1,6 @@
 //! Who asks: connections with tokens of several roles and queues, one with a token that nobody knows, one without.
-//! As the doors do, each command is preceded by the question whether it may be done, and a lease that was waited for
-//! by another one.
+//! As the doors do, each command is preceded by the question whether it may be done.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,7 +12,7 @@ use spindle_access::{Access, Denied, Digest, Login, Role, Target, Tokens};
 use spindle_core::command::Claim;
 use spindle_core::job::Cause;
 use spindle_core::{Command, JobId};
-use spindle_engine::{Clock, Engine, JobRef, LeasedJob, Ticket};
+use spindle_engine::{Clock, Engine, JobRef};
 use spindle_testkit::ManualClock;
 
 use super::people::unaudited;
@@ -42,8 +40,6 @@ pub(super) struct Callers {
     connections: Vec<Login>,
     /// Who made the request under way.
     asking: usize,
-    /// Who waits for a job.
-    waiting: BTreeMap<Ticket, usize>,
     faults: DoorFaults,
 }
 
@@ -59,8 +55,8 @@ impl Callers {
             ..people[0].clone()
         };
         let (access, connections, asking) = (Access::open(), Vec::new(), 0);
-        let (waiting, faults) = (BTreeMap::new(), planted.door);
-        Callers { rng, people, access, connections, asking, waiting, faults }
+        let faults = planted.door;
+        Callers { rng, people, access, connections, asking, faults }
     }
 
     /// A server has started: all come again and present their tokens.
@@ -80,7 +76,6 @@ impl Callers {
                 login
             })
             .collect();
-        self.waiting.clear();
         Ok(())
     }
 
@@ -247,26 +242,5 @@ impl Run {
         };
         *count += 1;
         Ok(answer.is_ok())
-    }
-
-    /// Who asked last waits for a job.
-    pub(super) fn note_waiting(&mut self, ticket: Ticket) {
-        self.callers.waiting.insert(ticket, self.callers.asking);
-    }
-
-    /// A job came to who waited for it: who may not have it any more gives it back.
-    pub(super) fn authorize_lease(&mut self, ticket: Ticket, given: &LeasedJob) -> Judged {
-        let Some(who) = self.callers.waiting.remove(&ticket) else { return Ok(()) };
-        let Some(job) = self.model.job(given.id) else { return Ok(()) };
-        let about = About::Queues(vec![job.queue.clone()]);
-        if let Some(name) = NAMES.get(who).filter(|_| who > 0) {
-            self.callers.change(name, self.server.clock.now_ms())?;
-        }
-        if self.judge_allowed(who, Role::Work, &about)? {
-            return Ok(());
-        }
-        self.counts.taken_back += 1;
-        let claim = Claim::Token { id: given.id, epoch: given.epoch, attempt: given.attempt };
-        self.ask(&Command::Release { claim, cause: Cause::Undone })
     }
 }

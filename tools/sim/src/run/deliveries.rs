@@ -9,18 +9,11 @@ use super::{Judged, Run, seen};
 impl Run {
     /// Judges the deferred answers that came, and that nobody waits for what is there.
     pub(super) fn take_deliveries(&mut self) -> Judged {
-        // A lease that is given back may be somebody else's next.
-        loop {
-            let letters = self.server.take_letters();
-            if letters.is_empty() {
-                break;
+        for delivery in self.server.take_letters() {
+            if self.trace {
+                println!("    {delivery:?}");
             }
-            for delivery in letters {
-                if self.trace {
-                    println!("    {delivery:?}");
-                }
-                self.judge_delivery(&delivery)?;
-            }
+            self.judge_delivery(&delivery)?;
         }
         self.end_spent()?;
         self.check_ends_told()?;
@@ -51,8 +44,7 @@ impl Run {
             (Answer::Leased(job), WaitFor::Lease(lease)) => {
                 self.judge_turn(ticket, job.id)?;
                 self.waits.remove(ticket);
-                self.judge_lease(lease, job, gate)?;
-                self.authorize_lease(ticket, job)
+                self.judge_lease(lease, job, gate)
             }
             (Answer::Finished(image), WaitFor::Result { job, .. })
             | (Answer::Ended { image, .. }, WaitFor::Watch { job })
