@@ -98,6 +98,19 @@ impl Access {
         Ok(Access { source: Arc::new(source), is_required: false, rates: None, clock })
     }
 
+    /// Identities that are in no file. Nobody has to say who they are: see [`Access::required`].
+    pub fn of_tokens(tokens: Tokens) -> Access {
+        let access = Access::open();
+        access.replace(tokens);
+        access
+    }
+
+    /// Puts other identities in force, at once and for connections that are open, too.
+    pub fn replace(&self, tokens: Tokens) {
+        *self.source.tokens.write() = Arc::new(tokens);
+        self.source.generation.fetch_add(1, Ordering::Release);
+    }
+
     /// The same identities, for a door that asks everybody who they are, or not.
     #[must_use]
     pub fn required(&self, is_required: bool) -> Access {
@@ -147,8 +160,7 @@ impl Access {
         match Tokens::read(path) {
             Ok((tokens, _)) => {
                 let count = tokens.len();
-                *self.source.tokens.write() = Arc::new(tokens);
-                self.source.generation.fetch_add(1, Ordering::Release);
+                self.replace(tokens);
                 Look::Read(count)
             }
             Err(error) => Look::Kept(error),

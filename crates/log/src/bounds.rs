@@ -17,7 +17,7 @@
 //!
 //! - before a trim removes anything: with the `first` that is left. Segments before it are what a crash left of the
 //!   trim, and the next opening removes them;
-//! - after a segment got its name: with it as the `newest`;
+//! - after a segment got its name: with it as the `newest`; by the next opening, if a crash came between;
 //! - at an orderly end, when everything else is durable: with the end;
 //! - before the first append after that: without the end. So an end is never believed after a crash.
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     contract::Position,
     disk::{Disk, DiskFile, FolderLock},
+    faults::Faults,
     folder::{FileKind, OpenError, file_kind, segment_name},
     frame::{BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::PartsOf,
@@ -142,7 +143,7 @@ impl StillLog {
             return Err(OpenError::NoLog { folder: disk.folder() });
         }
         let lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
-        let manner = Manner { write: false, check_chain: true, parts_of };
+        let manner = Manner { write: false, faults: Faults::default(), parts_of };
         let mut found = survey(disk, manner, &mut |_| {})?;
         if let Some(damage) = found.damage.take() {
             return Err(OpenError::damaged(disk, damage));

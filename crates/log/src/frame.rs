@@ -35,6 +35,8 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"SPINDLE\n";
 const MARKER: u32 = 0x5d6b_c37e;
 const ALIGN: usize = 8;
+/// Where a frame has the CRC of the one before it.
+pub(crate) const PREV_CRC_AT: usize = 32;
 
 /// The first bytes of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -215,7 +217,7 @@ fn header(bytes: &[u8]) -> FrameHeader {
         position: Position(u64_at(bytes, 8)),
         epoch: u64_at(bytes, 16),
         synced_upto: Position(u64_at(bytes, 24)),
-        prev_crc: u32_at(bytes, 32),
+        prev_crc: u32_at(bytes, PREV_CRC_AT),
     }
 }
 

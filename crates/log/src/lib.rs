@@ -39,6 +39,7 @@ mod bounds;
 mod contract;
 pub mod copy;
 pub mod disk;
+mod faults;
 mod file;
 mod folder;
 mod frame;
@@ -53,6 +54,8 @@ pub mod verify;
 pub use contract::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
 };
+#[doc(hidden)]
+pub use faults::Faults;
 pub use file::{FileLog, FileLogOptions, SyncPolicy};
 pub use folder::OpenError;
 pub use memory::MemoryLog;

@@ -7,6 +7,7 @@ use crate::{
     bounds::{BOUNDS_FILE, Bounds, BoundsFile, Found},
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
+    faults::Faults,
     folder::{FileKind, OpenError, file_kind, path, segment_name},
     frame::{BadHeader, FORMAT_VERSION, FrameSpot, SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::PartsOf,
@@ -89,8 +90,7 @@ impl Surveyed {
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
     pub(crate) write: bool,
-    /// Off only for a planted fault.
-    pub(crate) check_chain: bool,
+    pub(crate) faults: Faults,
     pub(crate) parts_of: PartsOf,
 }
 
@@ -126,19 +126,23 @@ pub(crate) fn survey(
     let trimmed = firsts.drain(..kept).map(segment_name).collect();
     let mut segments = Vec::new();
     let mut damage = match said {
-        Some(said) if firsts.first() != Some(&said.first) => Some(Damage::new(
-            &segment_name(said.first),
-            0,
-            said.first,
-            "the oldest segment is missing",
-        )),
+        Some(said) if !manner.faults.first_unchecked && firsts.first() != Some(&said.first) => {
+            Some(Damage::new(
+                &segment_name(said.first),
+                0,
+                said.first,
+                "the oldest segment is missing",
+            ))
+        }
         _ => {
             let (found, bad_header) = heads(disk, &firsts, manner)?;
             segments = found;
             read_all(disk, &mut segments, &firsts, manner, each)?.or(bad_header)
         }
     };
-    if let (None, Some(said), Some(last)) = (&damage, said, segments.last()) {
+    if let (None, Some(said), Some(last)) = (&damage, said, segments.last())
+        && !manner.faults.end_unchecked
+    {
         damage = end_missed(said, last).map(|reason| last.damage(reason));
     }
     if damage.is_none() && bounds_damaged {
@@ -243,7 +247,8 @@ fn read_all(
         let mut ahead = ahead;
         let mut before = None;
         for (index, segment) in segments.iter_mut().enumerate() {
-            if before.is_some_and(|crc| manner.check_chain && crc != segment.header.prev_crc) {
+            if before.is_some_and(|crc| !manner.faults.tail_left && crc != segment.header.prev_crc)
+            {
                 let reason = "the segment does not follow the one before it";
                 return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
             }
@@ -273,7 +278,7 @@ fn frames(
     let (range, salt) = ((start, segment.file_bytes), segment.header.salt);
     let mut frames = Frames::new(source, salt, range, manner.parts_of);
     while upto.is_none_or(|upto| segment.next() < upto) {
-        let prev_crc = manner.check_chain.then_some(segment.last_crc);
+        let prev_crc = (!manner.faults.tail_left).then_some(segment.last_crc);
         let position = segment.next();
         let frame = match frames.take(Expected { position, prev_crc }) {
             Ok(frame) => frame,
@@ -285,6 +290,7 @@ fn frames(
                     !segment.ends_in_zeros && proof_behind(segment, position, segment.end)?;
                 return Ok(proven.then_some(reason));
             }
+            Err(NoFrame::Failed(_)) if manner.faults.read_error_ends => return Ok(None),
             Err(NoFrame::Failed(error)) => return Err(error),
         };
         if frame.damaged {

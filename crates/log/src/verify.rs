@@ -8,6 +8,7 @@ use crate::{
     bounds::BOUNDS_FILE,
     contract::{Position, Stored},
     disk::Disk,
+    faults::Faults,
     folder::{
         FileKind, OpenError, begin_segment, file_kind, filling_name, read_in_steps, repair_name,
         zero,
@@ -117,7 +118,7 @@ pub fn verify_with(
     dropped: EachDropped<'_>,
 ) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
-    let manner = Manner { write: repair, check_chain: true, parts_of };
+    let manner = Manner { write: repair, faults: Faults::default(), parts_of };
     if let Err(failure) = fill(&mut report, disk, manner, each, dropped) {
         report.failure = Some(failure);
     }

@@ -130,6 +130,37 @@ fn a_missing_newest_segment_is_noticed_after_any_stop() {
 }
 
 #[test]
+fn a_segment_that_a_crash_left_without_a_note_is_missed_once_it_has_records() {
+    let mut named = 0;
+    for (cut, seed) in (0..24).flat_map(|cut| (0..6).map(move |seed| (cut, seed))) {
+        let disk = SimDisk::new(seed);
+        let log = open(&disk);
+        // In the second segment, and the third one soon.
+        append_numbered(&log, 53, 100);
+        let before = segments(&disk).len();
+        disk.cut_power_after(cut);
+        while disk.is_powered() {
+            let at = log.next();
+            if log.submit(at, &Record { epoch: 1, bytes: Bytes::from(vec![7; 100]) }).is_ok() {
+                log.next_ack();
+            }
+        }
+        drop(log);
+        disk.crash();
+        let log = open(&disk);
+        append_numbered(&log, 1, 100);
+        drop(log);
+        let names = segments(&disk);
+        named += usize::from(names.len() > before);
+        let last = names.last().expect("a segment");
+        let first: u64 = last.trim_end_matches(".segment").parse().expect("a number");
+        remove(&disk, last);
+        assert_eq!(refusal(&disk), (Position(first), "the newest segment is missing"), "{cut}");
+    }
+    assert!(named > 0, "no crash came after a segment got its name");
+}
+
+#[test]
 fn records_missing_at_the_end_are_noticed_after_an_orderly_stop() {
     for in_order in [false, true] {
         let disk = folder(in_order);

@@ -6,7 +6,7 @@ mod common;
 use std::{collections::BTreeMap, time::Duration};
 
 use spindle_log::{
-    Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record, SubmitError, SyncPolicy,
+    Ack, Faults, FileLog, FileLogOptions, Log, OpenError, Position, Record, SubmitError, SyncPolicy,
 };
 use spindle_testkit::disk::SimDisk;
 
@@ -168,7 +168,8 @@ fn without_a_sync_what_survives_is_a_prefix_that_holds_what_was_synced() {
 
 #[test]
 fn an_end_that_is_believed_after_a_crash_is_found() {
-    let faulty = FileLogOptions { fault_keep_end: true, ..small() };
+    let faulty =
+        FileLogOptions { faults: Faults { end_kept: true, ..Faults::default() }, ..small() };
     let refused = |seed| live(seed, &faulty).is_err_and(|error| error.contains("last stopped"));
     let found = (0..SEEDS).filter(|seed| refused(*seed)).count();
     assert!(
@@ -179,7 +180,8 @@ fn an_end_that_is_believed_after_a_crash_is_found() {
 
 #[test]
 fn ghosts_are_found_when_a_cut_tail_is_left_standing() {
-    let faulty = FileLogOptions { fault_skip_tail_zeroing: true, ..small() };
+    let faulty =
+        FileLogOptions { faults: Faults { tail_left: true, ..Faults::default() }, ..small() };
     let ghost = |seed| live(seed, &faulty).is_err_and(|error| error.ends_with("a ghost"));
     // Ghosts are rare: two records of one size have to meet at one place.
     let seeds = 10 * SEEDS;

@@ -63,6 +63,28 @@ counts! {
     read_back = "read back after a restart",
     /// Payloads that rotted on the disk while no server ran.
     rotten = "rotten payloads",
+    /// Oldest segments lost from a copy of the folder, without which it was refused.
+    lost_oldest = "lost oldest segments",
+    /// Newest segments lost after an orderly stop.
+    lost_newest = "lost newest segments after a stop",
+    /// Newest segments lost after a crash.
+    lost_newest_crashed = "after a crash",
+    /// Last records damaged after an orderly stop.
+    lost_last = "lost last records after a stop",
+    /// Last records damaged after a crash, which then were taken for torn.
+    lost_last_cut = "cut after a crash",
+    /// Starts that failed because a change of the disk did.
+    start_errors = "starts that failed with an error",
+    /// Starts that failed because something could not be read.
+    start_reads = "with one while reading",
+    /// Commands of callers with roles, which they may ask for.
+    allowed = "commands by role",
+    /// Commands refused to who has no token, an unknown one or an expired one.
+    unauthenticated = "refused without a good token",
+    /// Commands refused for want of a role.
+    without_role = "without the role",
+    /// Commands refused because the queue, the job's queue, or that all queues were meant.
+    without_queue = "without the queue",
     /// Submits refused because the disk was full.
     full_refusals = "submits refused by a full disk",
     /// Ends of jobs and deletes accepted while it was.

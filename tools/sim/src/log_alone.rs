@@ -66,8 +66,7 @@ impl LogRun {
             record_bytes_max: 4 * 1024,
             background: false,
             parts_of: spindle_log::no_parts,
-            fault_skip_tail_zeroing: self.planted.ghost_frame,
-            fault_keep_end: false,
+            faults: self.planted.log,
         };
         let log = FileLog::open(Arc::new(self.disk.clone()), options)
             .map_err(|error| format!("the log does not open: {error}"))?;

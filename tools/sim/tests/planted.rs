@@ -63,6 +63,14 @@ planted! {
     an_attempt_that_counts_though_it_was_given_back_is_found GivenBackCounts,
     a_parked_job_that_runs_is_found ParkedRequeued,
     a_scheduled_job_that_is_ready_at_once_is_found ScheduledAtOnce,
+    a_tail_cut_one_record_early_is_found TailCutEarly,
+    a_lost_oldest_segment_that_nobody_misses_is_found FirstUnchecked,
+    a_lost_end_that_nobody_misses_is_found EndUnchecked,
+    a_failed_read_that_is_taken_for_the_end_is_found ReadErrorIsEnd,
+    a_door_that_asks_nobody_is_found AccessUnasked,
+    a_door_that_forgets_queues_is_found QueueUnasked,
+    tokens_that_never_expire_are_found ExpiryUnseen,
+    a_changed_tokens_file_that_nobody_reads_is_found TokensKept,
 }
 
 #[test]

@@ -35,6 +35,7 @@ use crate::{
     },
     copy::SegmentReader,
     disk::{Disk, RealDisk},
+    faults::Faults,
     folder::OpenError,
     parts::{PartsOf, no_parts},
 };
@@ -66,14 +67,9 @@ pub struct FileLogOptions {
     pub background: bool,
     /// Names parts of a record that may be damaged without the whole record being lost.
     pub parts_of: PartsOf,
-    /// Leaves the bytes behind a cut tail where they are and does not check that frames follow
-    /// each other. A fault for the simulator to find; never set it.
+    /// Faults for the simulator to find.
     #[doc(hidden)]
-    pub fault_skip_tail_zeroing: bool,
-    /// Leaves it noted that the log has ended when it goes on: after a crash that is believed. A fault for the
-    /// simulator to find; never set it.
-    #[doc(hidden)]
-    pub fault_keep_end: bool,
+    pub faults: Faults,
 }
 
 impl Default for FileLogOptions {
@@ -84,8 +80,7 @@ impl Default for FileLogOptions {
             record_bytes_max: 4 * 1024 * 1024,
             background: true,
             parts_of: no_parts,
-            fault_skip_tail_zeroing: false,
-            fault_keep_end: false,
+            faults: Faults::default(),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     bounds::{BOUNDS_FILE, Bounds, BoundsFile},
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
+    faults::cut_last_record,
     folder::{FileKind, OpenError, begin_segment, file_kind, read_in_steps, zero},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
     salvage::{TornTail, torn_tail},
@@ -65,8 +66,8 @@ pub(super) fn open(
     let folder = &*disk;
     refuse_foreign(folder)?;
     let lock = folder.lock().map_err(|error| OpenError::not_taken(folder, error))?;
-    let check_chain = !options.fault_skip_tail_zeroing;
-    let manner = Manner { write: true, check_chain, parts_of: options.parts_of };
+    let faults = options.faults;
+    let manner = Manner { write: true, faults, parts_of: options.parts_of };
     let mut found = survey(folder, manner, &mut |record| each(Some(record)))?;
     if let Some(damage) = found.damage.take() {
         return Err(OpenError::damaged(folder, damage));
@@ -92,9 +93,17 @@ pub(super) fn open(
     if found.segments.is_empty() {
         found.segments.push(first_segment(folder, &sizes)?);
     }
-    cut_tail_and_sync(folder, &found, !options.fault_skip_tail_zeroing)?;
-    if found.bounds.is_none() {
-        found.bounds = begin_bounds(folder, &found.segments)?;
+    if let Some(last) = found.segments.last_mut().filter(|_| faults.record_cut) {
+        cut_last_record(last).map_err(OpenError::failed(folder, "read", ""))?;
+    }
+    cut_tail_and_sync(folder, &found, !faults.tail_left)?;
+    match &mut found.bounds {
+        Some(bounds) => note_newest(bounds, &found.segments).map_err(OpenError::failed(
+            folder,
+            "write",
+            BOUNDS_FILE,
+        ))?,
+        none => *none = begin_bounds(folder, &found.segments)?,
     }
     let shared = assemble(disk, options, sizes, found, spares, lock);
     if !shared.options.background {
@@ -134,6 +143,13 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
         ends_in_zeros: true,
         damaged: Vec::new(),
     })
+}
+
+/// A crash may have come between a segment's name and the note of it. Before anything is appended there, and when its
+/// name is durable: else it would not be missed, or be missed though it never was.
+fn note_newest(bounds: &mut BoundsFile, segments: &[Surveyed]) -> io::Result<()> {
+    let newest = segments.last().map_or(bounds.bounds.newest, |segment| segment.header.first);
+    bounds.change(Bounds { newest, ..bounds.bounds })
 }
 
 /// Notes for the first time where the log must begin and end: it is new, or an older release wrote it. On a full disk

@@ -39,7 +39,7 @@ impl Shared {
             frames: None,
             position,
             prev_crc: None,
-            check_chain: !self.options.fault_skip_tail_zeroing,
+            check_chain: !self.options.faults.tail_left,
             parts_of: self.options.parts_of,
             failed: false,
         }))

@@ -188,7 +188,7 @@ impl Shared {
 
     /// The log goes on: from here on nobody may believe that it ended.
     pub(super) fn go_on(&self, flush: &mut Flush) -> Result<(), LogError> {
-        if flush.ended && !self.options.fault_keep_end {
+        if flush.ended && !self.options.faults.end_kept {
             self.change_bounds(|bounds| bounds.end = None)?;
         }
         flush.ended = false;

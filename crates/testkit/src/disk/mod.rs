@@ -56,6 +56,13 @@ impl SimDisk {
         self.state.lock().plan(operation, nth, fault);
     }
 
+    /// Forgets planned faults that did not happen yet. Says whether there was one.
+    pub fn forget_faults(&self) -> bool {
+        let mut state = self.state.lock();
+        let faults = std::mem::take(&mut state.faults);
+        !faults.is_empty()
+    }
+
     /// Lets `operations` more changes through (writes, syncs, creates, renames, removes); the
     /// power goes during the one after them.
     pub fn cut_power_after(&self, operations: u64) {
@@ -72,6 +79,25 @@ impl SimDisk {
     #[must_use]
     pub fn is_powered(&self) -> bool {
         self.state.lock().powered
+    }
+
+    /// A folder of its own that is now as this one is, in nobody's hands and without planned faults. What
+    /// becomes of one changes nothing in the other.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { state: Arc::new(Mutex::new(self.state.lock().copy())) }
+    }
+
+    /// From now on this byte of a file cannot be read, with anything that is read together with it, until
+    /// [`heal`](Self::heal). No crash changes that. Nothing happens if there is no such file.
+    pub fn spoil(&self, name: &str, offset: usize) {
+        let mut state = self.state.lock();
+        state.unreadable = state.names.get(name).map(|id| (*id, offset));
+    }
+
+    /// All bytes can be read again.
+    pub fn heal(&self) {
+        self.state.lock().unreadable = None;
     }
 
     /// Limits the bytes of all files together; a write that needs more fails for want of space.
@@ -240,6 +266,7 @@ impl DiskFile for SimFile {
         let inode = state.inodes.get(&self.id).ok_or(io::ErrorKind::NotFound)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(inode.bytes.len());
         let count = buffer.len().min(inode.bytes.len() - start);
+        state.check_readable(self.id, start..start + count)?;
         buffer[..count].copy_from_slice(&inode.bytes[start..start + count]);
         Ok(count)
     }

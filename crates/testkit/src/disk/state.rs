@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    ops::Range,
 };
 
 /// The unit that a disk writes whole or not at all.
@@ -39,7 +40,7 @@ pub enum Fault {
     PowerCut,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Inode {
     /// What a reader sees.
     pub(super) bytes: Vec<u8>,
@@ -49,13 +50,14 @@ pub(super) struct Inode {
     dirty: BTreeSet<usize>,
 }
 
+#[derive(Clone)]
 enum NameChange {
     Add(String),
     Remove(String),
     Rename(String, String),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct State {
     random: u64,
     next_inode: u64,
@@ -63,7 +65,7 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     pending: Vec<(u64, NameChange)>,
-    faults: BTreeMap<(Operation, u64), Fault>,
+    pub(super) faults: BTreeMap<(Operation, u64), Fault>,
     done: BTreeMap<Operation, u64>,
     pub(super) operations: u64,
     cut_after: Option<u64>,
@@ -74,6 +76,8 @@ pub(super) struct State {
     pub(super) capacity: Option<u64>,
     /// A fault of the program that uses it: it never syncs the folder.
     pub(super) skips_folder_syncs: bool,
+    /// A file, and the offset of a byte in it, which cannot be read.
+    pub(super) unreadable: Option<(u64, usize)>,
 }
 
 impl State {
@@ -97,6 +101,11 @@ impl State {
     pub(super) fn plan(&mut self, operation: Operation, nth: u64, fault: Fault) {
         let done = self.done.get(&operation).copied().unwrap_or(0);
         self.faults.insert((operation, done + nth), fault);
+    }
+
+    pub(super) fn copy(&self) -> Self {
+        let (faults, cut_after, unreadable, locked) = Default::default();
+        Self { faults, cut_after, unreadable, locked, powered: true, ..self.clone() }
     }
 
     pub(super) fn cut_after(&mut self, operations: u64) {
@@ -127,11 +136,19 @@ impl State {
         self.fail(fault)
     }
 
+    /// Fails if a byte of this range of a file cannot be read.
+    pub(super) fn check_readable(&self, id: u64, range: Range<usize>) -> io::Result<()> {
+        match self.unreadable {
+            Some((file, at)) if file == id && range.contains(&at) => Err(input_output()),
+            _ => Ok(()),
+        }
+    }
+
     /// Turns a planned fault into the error the caller sees.
     pub(super) fn fail(&mut self, fault: Option<Fault>) -> io::Result<()> {
         match fault {
             None => Ok(()),
-            Some(Fault::InputOutput) => Err(io::Error::from_raw_os_error(5)),
+            Some(Fault::InputOutput) => Err(input_output()),
             Some(Fault::NoSpace) => Err(io::ErrorKind::StorageFull.into()),
             Some(Fault::PowerCut) => {
                 self.powered = false;
@@ -207,6 +224,10 @@ impl State {
         self.locked = false;
         self.boot += 1;
     }
+}
+
+fn input_output() -> io::Error {
+    io::Error::from_raw_os_error(5)
 }
 
 impl Inode {

@@ -5,6 +5,7 @@
 //! lease may get, [`Model::apply`] what a command changes, [`Model::tick`] what time changes, and
 //! [`Model::compare`] holds all of it against a state of the core.
 
+mod access;
 mod apply;
 mod audit;
 mod choose;
@@ -26,6 +27,7 @@ use spindle_core::job::{Backoff, Key, Label, Origin, Scope};
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Defaults, JobId, JobImage, Status};
 
+pub use access::{About, Person, Presented};
 pub(crate) use audit::action_of;
 pub use fold::fold_difference;
 pub use limits::Tokens;

@@ -20,7 +20,7 @@ impl Run {
         // Nobody asks for these two: they happen to connections.
         let undone = matches!(command, Command::Release { cause: Cause::Undone, .. });
         let asked = !undone && !matches!(command, Command::HolderGone { .. });
-        if asked && !self.is_admitted()? {
+        if asked && !(self.is_admitted()? && self.is_allowed(command)?) {
             return Ok(());
         }
         match command {

@@ -23,6 +23,7 @@ impl Run {
         begin_epoch(&mut self.model, &self.rot.dying, grace_ms, self.server.now_ms());
         self.history.restart(&self.model, self.server.durable());
         self.seen_trims = 0;
+        self.connect()?;
         if self.model.epoch <= self.known_epoch {
             return Err(format!("epoch {} begins again", self.model.epoch));
         }
@@ -72,6 +73,7 @@ impl Run {
             return Ok(());
         }
         let (next, epoch) = (self.next_id, self.model.epoch);
+        self.ended = whole;
         self.crash()?;
         // All of it was on disk: the next server goes on just there, unless one before it got as
         // far as to reserve ids.
@@ -98,14 +100,14 @@ impl Run {
         for broken in 0.. {
             self.counts.crashes += 1;
             if broken < BROKEN_STARTS_MAX && self.rng.random_ratio(1, 3) {
-                self.server.disk.cut_power_after(self.rng.random_range(0..10));
+                self.plan_trouble();
             }
             if self.begin_again(durable)? {
                 break;
             }
-            self.server.stop();
-            self.server.disk.crash();
+            self.end_start();
         }
+        self.forget_trouble();
         self.waits = Waits::default();
         self.request = None;
         self.check_fold()?;
@@ -135,14 +137,20 @@ impl Run {
 
     /// One start. Says whether it got through; a start may be cut off by the next crash.
     fn begin_again(&mut self, durable: u64) -> Judged<bool> {
+        let ended = std::mem::take(&mut self.ended);
+        let copy = self.copy_before_start(ended);
         let log = match self.server.open_log() {
             Ok(log) => log,
             Err(_) if !self.server.disk.is_powered() => return Ok(false),
-            Err(error) => return Err(format!("the log does not open: {error}")),
+            Err(error) => return self.judge_unopened(&error).map(|()| false),
         };
+        self.heal();
         let next = log.next().0;
         if next < durable {
             return Err(format!("the log ends at {next}, and was durable up to {durable}"));
+        }
+        if let Some(copy) = copy.filter(|_| self.server.disk.is_powered()) {
+            self.judge_loss(&copy, &log)?;
         }
         let mut survived = self.history.survived(durable, next)?;
         survived.lose_memory();
@@ -165,15 +173,17 @@ impl Run {
         if self.trace {
             println!("  the log goes on at {next}, was durable below {durable}");
         }
+        self.plan_trouble_of_fold();
         match self.server.start(log) {
             Ok(()) => {
                 self.counts.full_starts += u64::from(self.server.is_full());
                 self.started()?;
                 Ok(true)
             }
-            Err(_) if !self.server.disk.is_powered() || self.server.is_limited() => {
+            Err(_) if self.may_fail_to_start() => {
                 // Without room for its first record no server starts.
                 self.free_disk();
+                self.count_trouble();
                 // Its first record may have made it.
                 let mut begun = self.model.clone();
                 let (grace_ms, now_ms) = (self.server.grace_ms(), self.server.now_ms());

@@ -2,14 +2,17 @@
 //! a clock moved by hand. Every answer is judged when it comes, and the state after each crash.
 
 mod asks;
+mod callers;
 mod crashes;
 mod deliveries;
 mod full;
 mod history;
 mod joins;
 mod large;
+mod lost;
 mod people;
 mod reads;
+mod recovery;
 mod relabel;
 mod rot;
 mod server;
@@ -27,6 +30,7 @@ use crate::counts::Counts;
 use crate::faults::Planted;
 use crate::model::Model;
 use crate::workload::{Step, View, Workload};
+use callers::Callers;
 use full::Phases;
 use history::History;
 use joins::Persisted;
@@ -80,6 +84,10 @@ pub struct Run {
     persisted: Vec<Persisted>,
     large: Large,
     rot: Rot,
+    losses: ChaCha8Rng,
+    callers: Callers,
+    /// The server was stopped in order just now.
+    ended: bool,
     phases: Phases,
     /// What a person does one after the other, until a crash.
     request: Option<people::Request>,
@@ -91,6 +99,8 @@ pub struct Run {
     step: u64,
     /// Errors of the disk that were planned since the power went last.
     errors_planned: Vec<Operation>,
+    /// Some bytes cannot be read.
+    unreadable: bool,
     trace: bool,
     /// Compare after every step.
     slow: bool,
@@ -110,6 +120,7 @@ impl Run {
             what: "the first start".into(),
             why,
         })?;
+        let now_ms = server.now_ms();
         let mut model = server.empty_model();
         model.leave_ids();
         let phases = Phases::new(&mut rng);
@@ -126,6 +137,9 @@ impl Run {
             persisted: Vec::new(),
             large: Large::default(),
             rot: Rot::new(seed),
+            losses: lost::draws(seed),
+            callers: Callers::new(seed, planted, now_ms),
+            ended: false,
             phases,
             request: None,
             full_changes_undurable: 0,
@@ -134,6 +148,7 @@ impl Run {
             seen_trims: 0,
             step: 0,
             errors_planned: Vec::new(),
+            unreadable: false,
             trace,
             slow: trace,
         };

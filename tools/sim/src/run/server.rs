@@ -7,7 +7,7 @@ use spindle_core::{JobId, State};
 use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, Options, fold_state,
 };
-use spindle_log::{FileLog, FileLogOptions, Log, Space, SyncPolicy};
+use spindle_log::{FileLog, FileLogOptions, Log, OpenError, Space, SyncPolicy};
 use spindle_testkit::ManualClock;
 use spindle_testkit::disk::SimDisk;
 
@@ -97,17 +97,21 @@ impl Server {
         Ok(server)
     }
 
-    pub fn open_log(&self) -> Result<FileLog, spindle_log::OpenError> {
+    pub fn open_log(&self) -> Result<FileLog, OpenError> {
+        self.open_log_on(&self.disk)
+    }
+
+    /// Opens the log of another disk as this server would.
+    pub fn open_log_on(&self, disk: &SimDisk) -> Result<FileLog, OpenError> {
         let options = FileLogOptions {
             sync: SyncPolicy::Always,
             segment_bytes: SEGMENT_BYTES,
             record_bytes_max: RECORD_BYTES_MAX,
             background: false,
             parts_of: spindle_engine::record::checked_parts,
-            fault_skip_tail_zeroing: self.planted.ghost_frame,
-            fault_keep_end: self.planted.end_believed,
+            faults: self.planted.log,
         };
-        FileLog::open(Arc::new(self.disk.clone()), options)
+        FileLog::open(Arc::new(disk.clone()), options)
     }
 
     /// Starts an engine on an opened log.

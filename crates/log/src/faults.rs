@@ -1,0 +1,33 @@
+//! Faults that are planted in the file log, one at a time, to prove that tests and the simulator find them.
+
+use std::io;
+
+use crate::{frame::PREV_CRC_AT, survey::Surveyed};
+
+/// What is planted. Never set any of it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// What lies behind a cut tail is left there, and nobody checks that frames follow each other.
+    pub tail_left: bool,
+    /// That the log has ended stays noted when it goes on: after a crash that is believed.
+    pub end_kept: bool,
+    /// A start cuts the tail one record early: the last one goes, which is whole.
+    pub record_cut: bool,
+    /// Nobody misses the oldest segment.
+    pub first_unchecked: bool,
+    /// Nobody misses what the end of the log must have: the newest segment, the last record.
+    pub end_unchecked: bool,
+    /// Where a file cannot be read, it is taken to end.
+    pub read_error_ends: bool,
+}
+
+/// Takes the last record of a segment for torn.
+pub(crate) fn cut_last_record(segment: &mut Surveyed) -> io::Result<()> {
+    let Some(spot) = segment.spots.pop() else { return Ok(()) };
+    let mut crc = [0; 4];
+    segment.end = u64::from(spot.start());
+    segment.file.read_at(&mut crc, segment.end + PREV_CRC_AT as u64)?;
+    (segment.last_crc, segment.ends_in_zeros) = (u32::from_le_bytes(crc), false);
+    Ok(())
+}
