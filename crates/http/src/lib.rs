@@ -42,7 +42,7 @@ pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBod
 pub use held::while_unread;
 pub use large::{SMALL_BYTES_MAX, work_on_bytes};
 pub use names::{HostName, HostNameError, HostNames, Names};
-pub use pass::{Needs, Pass, Table, admit};
+pub use pass::{Needs, Pass, Table, Visitor, admit};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use request::{REQUEST_ID, REQUEST_ID_BYTES_MAX};
 pub use site::{site, site_with};

@@ -42,6 +42,12 @@ pub enum Needs {
 /// method `*` is any other. What is not in it is for `admin` only.
 pub type Table = &'static [(&'static str, &'static str, Needs)];
 
+/// Who makes a request, found out and counted before it comes to [`admit`]: an extension of requests
+/// that the web pages let in by a session, and of those that they make to the API on its behalf. No
+/// client can set it.
+#[derive(Clone, Debug)]
+pub struct Visitor(pub Login);
+
 /// A door's routes and what they need.
 struct Admission {
     door: &'static str,
@@ -72,12 +78,16 @@ async fn admitted(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let login = admission.login(&request);
+    let visitor = request.extensions_mut().remove::<Visitor>();
+    let login = match visitor {
+        Some(Visitor(login)) => Ok(login),
+        None => admission.counted(&request),
+    };
     let notes = request.extensions().get::<Arc<Notes>>().cloned();
     if let Some(notes) = &notes {
         notes.set_door(admission.door);
     }
-    let mut response = match admission.check(login, &request) {
+    let mut response = match login.and_then(|login| admission.check(login, &request)) {
         Ok(pass) => {
             let pass = Pass { notes, ..pass };
             request.extensions_mut().insert(pass);
@@ -113,8 +123,13 @@ impl Admission {
         login
     }
 
-    fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+    fn counted(&self, request: &Request) -> Result<Login, Denied> {
+        let login = self.login(request);
         login.count()?;
+        Ok(login)
+    }
+
+    fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
         if login.is_open() {
             return Ok(Pass::new(login, Role::Admin));
         }

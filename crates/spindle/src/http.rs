@@ -24,8 +24,9 @@ use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_limits::Places;
 use spindle_net::BindError;
+use spindle_web::Web;
 
-use crate::{config::Config, tls::Place};
+use crate::{config::Resolved, tls::Place, web};
 
 /// The doors beside it, by their names.
 pub struct OtherDoors {
@@ -46,6 +47,7 @@ pub struct Http {
     api: Api,
     jobq: Jobq,
     lightjq: LightJq,
+    web: Web,
     handle: Handle,
 }
 
@@ -56,10 +58,11 @@ impl Http {
         place: Place,
         access: Access,
         host: String,
-        config: &Config,
+        resolved: &Resolved,
         others: OtherDoors,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
+        let config = &resolved.config;
         let Place { addr, tls } = place;
         let OtherDoors { connections, handshakes, mut addresses, budgets, places } = others;
         let line_connections = connections;
@@ -68,6 +71,7 @@ impl Http {
             .with_tls(tls);
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
+        let web = web::options(resolved, access.clone(), host.clone());
         let options = Options {
             access: access.clone(),
             host,
@@ -96,16 +100,18 @@ impl Http {
         let lightjq = LightJq::new(engine.clone(), lightjq);
         let committer = Arc::new(engine.clone());
         let spans = engine.observe().span_sink();
-        let api = Api::new(engine, options);
+        let api = Api::new(engine.clone(), options);
+        let web = Web::new(engine, api.router(), web);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
+        let routes = routes.merge(web.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-        let routes = site_with(routes, names, spans);
+        let routes = web.faced(site_with(routes, names, spans));
         let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
         let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound
             .start(routes, committer, serving, connections)
             .context("http: cannot start serving")?;
-        Ok(Http { api, jobq, lightjq, handle })
+        Ok(Http { api, jobq, lightjq, web, handle })
     }
 
     /// Where it listens.
@@ -118,6 +124,7 @@ impl Http {
         self.api.stop();
         self.jobq.stop();
         self.lightjq.stop();
+        self.web.stop();
         self.handle.begin_shutdown();
     }
 
