@@ -114,16 +114,20 @@ fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
             @for (number, reason) in why.reasons.iter().enumerate() {
                 p {
                     @if number == 0 { b { (title) } " " }
-                    (said(reason, now_ms))
+                    (said(reason, number > 0, now_ms))
                 }
             }
         }
     }
 }
 
-fn said(reason: &Reason, now_ms: u64) -> Markup {
+/// A reason, as a sentence of its own or behind a title.
+fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
+    let mut letters = reason.text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let text = if begins { first.chain(letters).collect() } else { reason.text.clone() };
     html! {
-        span dir="auto" { (cut(&reason.text, 600)) }
+        span dir="auto" { (cut(&text, 600)) }
         @if let Some(until) = &reason.until { ", " (time(until, now_ms)) }
         "."
         @if let Some(name) = &reason.constraint {
