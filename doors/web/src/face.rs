@@ -24,8 +24,7 @@ const PROBLEM_BYTES_MAX: usize = 64 << 10;
 /// What answers programs: there, problems stay JSON whoever asks.
 const FOR_PROGRAMS: [&str; 5] = ["/api/", "/lightjq/", "/healthz", "/readyz", "/metrics"];
 
-/// Makes pages of the problems of people. It is around the routes of all doors, because a browser
-/// comes to paths that are nobody's.
+/// Makes pages of the problems of people: around the pages, and around what is at nobody's path.
 pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Next) -> Response {
     if !wants_page(request.uri().path(), request.headers()) {
         return next.run(request).await;
@@ -62,7 +61,6 @@ fn wants_page(path: &str, headers: &HeaderMap) -> bool {
 pub(crate) struct Told {
     pub title: String,
     pub detail: String,
-    pub request_id: Option<String>,
 }
 
 async fn as_page(page: &Page, response: Response) -> Response {
@@ -71,7 +69,6 @@ async fn as_page(page: &Page, response: Response) -> Response {
     let told = serde_json::from_slice(&body).unwrap_or_else(|_| Told {
         title: head.status.canonical_reason().unwrap_or("Error").to_owned(),
         detail: String::new(),
-        request_id: None,
     });
     let body = if head.status == StatusCode::UNAUTHORIZED {
         login::form(page, "/", Some(&told.detail)).await

@@ -11,7 +11,7 @@
 //! 1. `face.rs`: turns problems into pages for people who see pages, and sets the headers that keep
 //!    a page from doing what it should not (a strict content security policy among them).
 //! 2. `enter.rs`: who it is, by the session's cookie, a client certificate, or nobody.
-//! 3. `needs.rs` with `spindle_http::admit`: whether they may see this page at all.
+//! 3. `needs.rs` with an `Entrance`: whether they may see this page at all.
 //! 4. `form.rs`, for what changes something: no field of a form is read before its token is checked.
 //! 5. `pages/`: asks the API, and renders with `html/`.
 //!

@@ -5,7 +5,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use spindle_core::job::Origin;
-use spindle_http::{Problem, admit};
+use spindle_http::{Entrance, Problem, nothing_here};
 
 use crate::actions;
 use crate::enter::enter;
@@ -45,15 +45,23 @@ impl Web {
             .route("/theme", post(theme::choose))
             .route("/assets/{name}", get(assets::file))
             .with_state(self.clone());
-        let refuse = |denied| Problem::from(denied).into_response();
-        let access = self.options().access.clone();
-        admit(Origin::Api, routes, access, NEEDS, "", refuse)
+        let entrance = Entrance {
+            door: Origin::Api,
+            access: self.options().access.clone(),
+            table: NEEDS,
+            base: "",
+            refuse: |denied| Problem::from(denied).into_response(),
+            check: |_| Ok(()),
+        };
+        entrance
+            .admit(routes)
             .layer(from_fn_with_state(self.clone(), enter))
             .layer(from_fn(dressed))
+            .layer(from_fn_with_state(self.clone(), face))
     }
 
-    /// The site of all doors with pages for the problems of people who look at pages.
-    pub fn faced(&self, site: Router) -> Router {
-        site.layer(from_fn_with_state(self.clone(), face))
+    /// What is at no door's path: a page for people, a problem for programs.
+    pub fn lost(&self) -> Router {
+        Router::new().fallback(nothing_here).layer(from_fn_with_state(self.clone(), face))
     }
 }

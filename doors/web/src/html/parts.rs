@@ -35,7 +35,7 @@ impl Time {
         let span = duration_whole(ago.unsigned_abs());
         match ago {
             -999..1000 => "now".to_owned(),
-            1.. => format!("{span} ago"),
+            1000.. => format!("{span} ago"),
             _ => format!("in {span}"),
         }
     }

@@ -29,9 +29,6 @@ pub(crate) async fn shown(page: &Page, status: StatusCode, told: &Told) -> Respo
             h1 { (told.title) }
             @if !told.detail.is_empty() { p { (cut(&told.detail, 1_000)) } }
             @if !advice.is_empty() { p.muted { (advice) } }
-            @if let Some(id) = &told.request_id {
-                p.muted { "Request " span.mono { (id) } " in the server's log." }
-            }
         }
     };
     shell(page, Tab::Other, &told.title, body).await

@@ -52,7 +52,7 @@ impl Bench {
         };
         let (mut http, web) =
             HttpDoor::open(Arc::default(), HttpDoor::START_MS, Default::default(), open);
-        http.router = web.faced(http.router.clone());
+        http.site = http.site.clone().with_fallback(web.lost());
         Bench { http }
     }
 
