@@ -43,10 +43,10 @@ pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBod
 pub use held::while_unread;
 pub use large::{SMALL_BYTES_MAX, work_on_bytes};
 pub use names::{HostName, HostNameError, HostNames, Names};
-pub use pass::{Entrance, Needs, Pass, Table};
+pub use pass::{Entrance, Needs, Pass, Table, Visitor};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use request::{REQUEST_ID, REQUEST_ID_BYTES_MAX};
-pub use site::Site;
+pub use site::{Site, nothing_here};
 pub use slices::{SliceTurn, slice_turn};
 pub use trace::{TRACEPARENT, Trace, trace_header};
 pub use whole::{Integer, whole, whole_or_null};

@@ -42,6 +42,12 @@ pub enum Needs {
 /// method `*` is any other. What is not in it is for `admin` only.
 pub type Table = &'static [(&'static str, &'static str, Needs)];
 
+/// Who makes a request, found out and counted before it comes to an [`Entrance`]: an extension of
+/// requests that the web pages let in by a session, and of those that they make to the API on its
+/// behalf. No client can set it.
+#[derive(Clone, Debug)]
+pub struct Visitor(pub Login);
+
 /// Where requests come in at a door's routes: the question who may use them, and whether the door can
 /// answer.
 pub struct Entrance {
@@ -79,8 +85,13 @@ impl Entrance {
         login
     }
 
-    fn pass_for(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+    fn counted(&self, request: &Request) -> Result<Login, Denied> {
+        let login = self.login(request);
         login.count()?;
+        Ok(login)
+    }
+
+    fn pass_for(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
         if login.is_open() {
             return Ok(Pass::new(login, Role::Admin));
         }
@@ -112,7 +123,11 @@ async fn admitted(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let login = entrance.login(&request);
+    let visitor = request.extensions_mut().remove::<Visitor>();
+    let login = match visitor {
+        Some(Visitor(login)) => Ok(login),
+        None => entrance.counted(&request),
+    };
     let notes = request.extensions().get::<Arc<Notes>>().cloned();
     if let Some(notes) = &notes {
         notes.set_route(
@@ -120,7 +135,7 @@ async fn admitted(
             request.extensions().get::<MatchedPath>().cloned(),
         );
     }
-    let mut response = match entrance.pass_for(login, &request) {
+    let mut response = match login.and_then(|login| entrance.pass_for(login, &request)) {
         Ok(pass) => {
             let pass = Pass { notes, ..pass };
             request.extensions_mut().insert(pass);

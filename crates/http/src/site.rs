@@ -47,6 +47,12 @@ impl Site {
         Site { routes, common: Arc::new(Common { names, spans }) }
     }
 
+    /// The same with another answer to what is at no door's path.
+    #[must_use]
+    pub fn with_fallback(self, lost: Router) -> Site {
+        Site { routes: self.routes.fallback_service(lost), ..self }
+    }
+
     /// Answers one request.
     pub(crate) async fn answer<B>(self, request: Request<B>) -> Response
     where
@@ -84,7 +90,8 @@ impl Service<Request<Body>> for Site {
     }
 }
 
-async fn nothing_here(uri: Uri) -> Problem {
+/// The answer to what is at no door's path.
+pub async fn nothing_here(uri: Uri) -> Problem {
     Problem::new(Code::NotFound, format!("there is nothing at {}; see /api/docs", uri.path()))
 }
 

@@ -23,8 +23,9 @@ use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_limits::Places;
 use spindle_net::BindError;
+use spindle_web::Web;
 
-use crate::{config::Config, tls::Place};
+use crate::{config::Resolved, tls::Place, web};
 
 /// The doors beside it, by their names.
 pub struct OtherDoors {
@@ -45,6 +46,7 @@ pub struct Http {
     api: Api,
     jobq: Jobq,
     lightjq: LightJq,
+    web: Web,
     handle: Handle,
 }
 
@@ -55,10 +57,11 @@ impl Http {
         place: Place,
         access: Access,
         host: String,
-        config: &Config,
+        resolved: &Resolved,
         others: OtherDoors,
         not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
+        let config = &resolved.config;
         let Place { addr, tls } = place;
         let OtherDoors { connections, handshakes, mut addresses, budgets, places } = others;
         let line_connections = connections;
@@ -67,6 +70,7 @@ impl Http {
             .with_tls(tls);
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
+        let web = web::options(resolved, access.clone(), host.clone());
         let options = Options {
             access: access.clone(),
             host,
@@ -95,16 +99,18 @@ impl Http {
         let lightjq = LightJq::new(engine.clone(), lightjq);
         let committer = Arc::new(engine.clone());
         let spans = engine.observe().span_sink();
-        let api = Api::new(engine, options);
+        let api = Api::new(engine.clone(), options);
+        let web = Web::new(engine, api.router(), web);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
+        let routes = routes.merge(web.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-        let routes = Site::with_spans(routes, names, spans);
+        let routes = Site::with_spans(routes, names, spans).with_fallback(web.lost());
         let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
         let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound
             .start(routes, committer, serving, connections)
             .context("http: cannot start serving")?;
-        Ok(Http { api, jobq, lightjq, handle })
+        Ok(Http { api, jobq, lightjq, web, handle })
     }
 
     /// Where it listens.
@@ -117,6 +123,7 @@ impl Http {
         self.api.stop();
         self.jobq.stop();
         self.lightjq.stop();
+        self.web.stop();
         self.handle.begin_shutdown();
     }
 

@@ -43,6 +43,7 @@ mod tls;
 mod token;
 mod traces;
 mod verify;
+mod web;
 mod webhooks;
 
 use std::{

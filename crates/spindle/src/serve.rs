@@ -172,7 +172,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
     let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
-    let server = open_doors(doors, engine.clone(), config, budgets, &tls, &entrance, &places)?;
+    let server = open_doors(doors, engine.clone(), resolved, budgets, &tls, &entrance, &places)?;
     starts::doors(config, &server.local_addrs());
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
@@ -257,12 +257,13 @@ const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 fn open_doors(
     doors: SessionDoors,
     engine: Engine,
-    config: &Config,
+    resolved: &Resolved,
     budgets: Budgets,
     tls: &Tls,
     entrance: &Entrance,
     places: &Places,
 ) -> anyhow::Result<Doors> {
+    let config = &resolved.config;
     let committer = Arc::new(engine.clone());
     let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
     let bound = doors
@@ -296,7 +297,7 @@ fn open_doors(
     let open = |addr| {
         let place = tls.place(config, "http", addr);
         let access = entrance.door(config, addr);
-        Http::open(engine, place, access, host_name(), config, others, not_bound)
+        Http::open(engine, place, access, host_name(), resolved, others, not_bound)
     };
     let http = config.http.map(open).transpose()?;
     let lines = Server::start(

@@ -77,6 +77,7 @@ mod tests {
     use crate::filter::{JobFilter, TEXT_CHARS_MAX};
     use crate::keys::KEY_CHARS_MAX;
     use crate::numbers::WAIT_S_MAX;
+    use crate::reading::SHOW_BYTES_MAX;
     use crate::router::described;
     use crate::routes::bulk::BulkBody;
     use crate::routes::jobs::EditBody;
@@ -131,6 +132,8 @@ mod tests {
         let whole = |maximum: usize| json!({ "type": "integer", "minimum": 1, "maximum": maximum });
         assert_eq!(parameter("/api/v1/jobs", "limit"), whole(list::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/queues", "limit"), whole(queues::LIMIT_MAX));
+        let bytes_max = &parameter("/api/v1/jobs/{id}", "bytes_max");
+        assert_eq!(bytes_max["maximum"], SHOW_BYTES_MAX);
         assert_eq!(parameter("/api/v1/constraints", "limit"), whole(constraints::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/audit", "limit"), whole(audit::LIMIT_MAX));
         let buckets = "/api/v1/constraints/{name}/buckets";

@@ -112,7 +112,8 @@ pub(crate) struct Job {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "base64")]
     payload_base64: Option<String>,
-    /// Where a list was asked for it: the first bytes of the payload, if they are UTF-8.
+    /// The first bytes of the payload, if they are UTF-8: in a list that was asked for them, and of
+    /// a job whose payload is longer than `bytes_max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_preview: Option<String>,
     /// The same in base64, if they are no UTF-8.
@@ -274,6 +275,8 @@ pub(crate) struct AttemptShown {
 #[derive(Default)]
 pub(crate) struct Bodies {
     pub payload: Option<Bytes>,
+    /// How a payload begins that is too long.
+    pub beginning: Option<Bytes>,
     pub result: Option<Bytes>,
     pub payload_damaged: bool,
 }
@@ -289,7 +292,7 @@ impl Job {
         let payload_kind = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
         let shown = bodies.payload.as_ref().map(|bytes| typed::shown(bytes, payload_kind));
         let (payload, payload_base64) = shown.unwrap_or_default();
-        Job {
+        let job = Job {
             id: id.0,
             uuid: naming::uuid_of(id, image.uuid()),
             handle: address::gearman_handle(host, id),
@@ -336,6 +339,10 @@ impl Job {
                 .as_ref()
                 .map(|outcome| result(image, outcome, bodies.result.as_ref())),
             history: image.history.iter().map(attempt_shown).collect(),
+        };
+        match bodies.beginning {
+            Some(bytes) => job.beginning(&bytes),
+            None => job,
         }
     }
 }

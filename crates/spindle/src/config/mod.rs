@@ -14,6 +14,6 @@ mod table;
 
 pub use doors::Missing;
 pub use parse::{LogFormat, parse_collector};
-pub use resolve::{Resolved, SettingFlags, resolve};
+pub use resolve::{InForce, Resolved, SettingFlags, Source, resolve};
 pub use show::{print_json, print_reference, print_table};
 pub use table::Config;

@@ -13,29 +13,40 @@ use spindle_engine::{JobRef, Payload};
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::extract::{JobPath, JsonBody, OptionalBody};
+use crate::extract::{Args, JobPath, JsonBody, OptionalBody};
 use crate::precondition::{if_match, revision_of, tag_of};
+use crate::reading::{self, ShowAsked};
 use crate::typed::{self, Kind, json_answer, present};
 use crate::view::Job;
-use crate::{instant, naming, reading};
+use crate::{instant, naming};
 use spindle_http::{Answered, Pass, no_job, whole_or_null};
 
 /// A job with its payload and its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
-    params(JobPath),
+    params(JobPath, ShowAsked),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn show(
     State(api): State<Api>,
     JobPath(which): JobPath,
+    Args(asked): Args<ShowAsked>,
     mut pass: Pass,
 ) -> Answered<Response> {
-    answer(&api, which, &mut pass).await
+    answer_within(&api, which, asked.bytes_max()?, &mut pass).await
 }
 
 pub(super) async fn answer(api: &Api, which: JobRef, pass: &mut Pass) -> Answered<Response> {
-    let (revision, job) = reading::job(api, which, pass).await?;
+    answer_within(api, which, u32::MAX, pass).await
+}
+
+async fn answer_within(
+    api: &Api,
+    which: JobRef,
+    bytes_max: u32,
+    pass: &mut Pass,
+) -> Answered<Response> {
+    let (revision, job) = reading::job(api, which, bytes_max, pass).await?;
     Ok((tag_of(revision), json_answer(job)).into_response())
 }
 

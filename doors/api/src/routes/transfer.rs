@@ -84,7 +84,7 @@ pub(crate) async fn export(
                 walk.leave(JobId(image.id));
                 break;
             }
-            bytes += bytes_of(&image);
+            bytes += bytes_of(&image, u32::MAX);
             // One that lives in memory only goes with the client that waits for it.
             images.extend((!image.foreground).then_some(image));
         }
@@ -96,7 +96,7 @@ pub(crate) async fn export(
         let mut all = Gated::open(());
         let mut jobs = Vec::with_capacity(images.len());
         for image in &images {
-            match bodies(&reader, image) {
+            match bodies(&reader, image, u32::MAX) {
                 Ok(bodies) => jobs.push(Portable::new(image, &all.absorb(bodies))),
                 // It was deleted meanwhile.
                 Err(FetchError::Moved) => {}

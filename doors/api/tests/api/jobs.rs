@@ -520,3 +520,31 @@ async fn jobs_of_other_doors_keep_their_keys_to_themselves() {
     assert_eq!((&answer["origin"], &answer["unique_key"]), (&json!("gearman"), &Value::Null));
     bench.submit(json!({ "queue": "q", "unique": { "key": "k" } })).await;
 }
+
+#[tokio::test]
+async fn of_long_bytes_only_as_much_is_read_as_was_asked_for() {
+    let bench = Bench::new();
+    let id = bench.submit(json!({ "queue": "q", "payload": "caf\u{e9}s" })).await;
+    let lease = bench.lease("q").await;
+    let token = lease["lease_token"].as_str().unwrap();
+    let done = json!({ "result": "0123456789" });
+    bench.post(&format!("/api/v1/leases/{token}/complete"), done).await.is(204);
+    let job = async |max: &str| bench.get(&format!("/api/v1/jobs/{id}?bytes_max={max}")).await;
+    // The payload has 8 bytes as JSON, the result 12.
+    for (max, payload, preview, result) in [
+        (12, json!("caf\u{e9}s"), Value::Null, json!("0123456789")),
+        (11, json!("caf\u{e9}s"), Value::Null, Value::Null),
+        (8, json!("caf\u{e9}s"), Value::Null, Value::Null),
+        (7, Value::Null, json!("\"caf\u{e9}s"), Value::Null),
+        (5, Value::Null, json!("\"caf"), Value::Null),
+        (0, Value::Null, json!(""), Value::Null),
+    ] {
+        let job = job(&max.to_string()).await.json();
+        let found = (&job["payload"], &job["payload_preview"], &job["result"]["value"]);
+        assert_eq!(found, (&payload, &preview, &result), "{max}: {job}");
+        assert_eq!((&job["payload_bytes"], &job["result"]["bytes"]), (&json!(8), &json!(12)));
+    }
+    job("65536").await.is(200);
+    job("65537").await.is_problem(400, "out_of_range");
+    job("x").await.is_problem(400, "bad_field");
+}

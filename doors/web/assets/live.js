@@ -1,0 +1,118 @@
+// Keeps an open page up to date, and adds keys. Pages are whole without it.
+"use strict";
+
+(() => {
+  const main = document.getElementById("main");
+  const news = document.getElementById("news");
+  const badge = document.getElementById("live");
+  let isReading = false;
+  let wasMoved = false;
+
+  // Times, said anew while nothing happens.
+  const units = [[86400, "day"], [3600, "h"], [60, "min"]];
+  const said = (ms) => {
+    const s = Math.round(Math.abs(ms) / 1000);
+    if (s < 1) return "now";
+    const unit = units.find(([length]) => s >= length);
+    const count = unit ? Math.floor(s / unit[0]) : s;
+    const word = unit ? unit[1] + (unit[1] === "day" && count > 1 ? "s" : "") : "s";
+    return ms > 0 ? `${count} ${word} ago` : `in ${count} ${word}`;
+  };
+  const tick = () => {
+    for (const time of document.querySelectorAll("time[datetime]:not([data-exact])")) {
+      const text = said(Date.now() - Date.parse(time.dateTime));
+      if (!/ h .* min/.test(time.textContent) && time.textContent !== text) time.textContent = text;
+    }
+  };
+  setInterval(tick, 10000);
+
+  // Forms are not replaced under the hands of who fills them in.
+  const isBusy = () => {
+    const at = document.activeElement;
+    const isTyping = at && main.contains(at) && /^(INPUT|TEXTAREA|SELECT|BUTTON)$/.test(at.tagName);
+    const selection = getSelection();
+    const isSelecting = selection && !selection.isCollapsed && main.contains(selection.anchorNode);
+    return isTyping || isSelecting || main.querySelector("form[method=post], details[open]");
+  };
+
+  const flash = (before) => {
+    for (const row of main.querySelectorAll("[data-key]")) {
+      const old = before.get(row.dataset.key);
+      if (old !== undefined && old !== shown(row)) row.classList.add("changed");
+    }
+  };
+  // What a row says, without its times: they always change.
+  const shown = (row) => {
+    const copy = row.cloneNode(true);
+    copy.querySelectorAll("time").forEach((time) => time.remove());
+    return copy.textContent;
+  };
+
+  const show = async () => {
+    if (isReading) return;
+    isReading = true;
+    wasMoved = false;
+    news.hidden = true;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.redirected || !answer.ok) return;
+      const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const found = next.getElementById("main");
+      if (!found || isBusy()) return;
+      const rows = [...main.querySelectorAll("[data-key]")];
+      const before = new Map(rows.map((row) => [row.dataset.key, shown(row)]));
+      main.replaceChildren(...found.childNodes);
+      flash(before);
+    } catch {
+      // The feed says when the server is there again.
+    } finally {
+      isReading = false;
+    }
+  };
+
+  const moved = () => {
+    wasMoved = true;
+    if (document.hidden || isBusy()) return;
+    // What is being read does not jump.
+    if (scrollY > 200) news.hidden = false;
+    else show();
+  };
+  news.addEventListener("click", () => {
+    scrollTo(0, 0);
+    show();
+  });
+  document.addEventListener("visibilitychange", () => {
+    if (wasMoved) moved();
+  });
+
+  const feed = new EventSource("/live");
+  feed.addEventListener("open", () => { badge.hidden = false; });
+  feed.addEventListener("error", () => { badge.hidden = true; });
+  feed.addEventListener("moved", moved);
+  addEventListener("pagehide", () => feed.close());
+
+  // Keys.
+  const keys = document.getElementById("keys");
+  const hint = document.querySelector(".keys-hint");
+  if (hint) hint.hidden = false;
+  let isGoing = false;
+  addEventListener("keydown", (event) => {
+    const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isGoing) {
+      isGoing = false;
+      const to = document.querySelector(`nav.tabs a[data-key="${CSS.escape(event.key)}"]`);
+      if (to) to.click();
+      return;
+    }
+    if (event.key === "g") isGoing = true;
+    if (event.key === "?") keys.showModal();
+    if (event.key === "/") {
+      const search = document.querySelector("[data-slash]");
+      if (search) {
+        event.preventDefault();
+        search.focus();
+      }
+    }
+  });
+})();

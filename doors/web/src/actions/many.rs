@@ -1,0 +1,148 @@
+//! What can be done to all jobs that a search means.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use axum::extract::Path;
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use crate::actions::{Answer, Question, done, no_action};
+use crate::ask::{Asked, Fault};
+use crate::form::Form;
+use crate::html::{Tab, cut, grouped, plural};
+use crate::page::Page;
+use crate::pages::jobs::FILTERS;
+use crate::query::Query;
+use crate::shapes::BulkAnswer;
+
+/// A person waits no longer than this for an action; what is left is said.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// An action: its name, the button's word, what it does.
+const ACTIONS: [(&str, &str, &str); 5] = [
+    ("retry", "Retry", "They run again, with all their tries."),
+    ("park", "Park", "They are kept aside, and no worker gets them until they are released."),
+    ("release", "Release", "They run when their time has come."),
+    ("cancel", "Cancel", "They end as dead. Workers that have some of them lose those."),
+    ("delete", "Delete", "They are gone with payloads and results, and cannot be brought back."),
+];
+
+fn known(action: &str) -> Asked<&'static (&'static str, &'static str, &'static str)> {
+    ACTIONS.iter().find(|(name, ..)| *name == action).ok_or_else(no_action)
+}
+
+/// What became of jobs, or would.
+#[derive(Default)]
+struct Total {
+    matched: u64,
+    changed: u64,
+    refused: BTreeMap<String, u64>,
+    is_all: bool,
+}
+
+/// The question, with how many it is about.
+pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
+    let (name, verb, about) = known(&action)?;
+    let filter = page.query().only(&FILTERS);
+    let total = run(&page, &filter, name, true).await?;
+    let jobs = counted(&total);
+    let question = Question {
+        tab: Tab::Jobs,
+        title: &format!("{verb} {jobs}?"),
+        about: html! {
+            (described(&filter))
+            p { (about) }
+            (refused(&total))
+        },
+        fields: html! {
+            @for (name, value) in filter.fields() {
+                input type="hidden" name=(name) value=(value);
+            }
+        },
+        button: &format!("{verb} {jobs}"),
+        is_dangerous: matches!(*name, "delete" | "cancel"),
+        to: &format!("/jobs/all/{name}"),
+        back: &filter.to("/jobs"),
+    };
+    Ok(question.ask(&page).await)
+}
+
+/// Does it.
+pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> Answer {
+    let (name, verb, _) = known(&action)?;
+    let given = form.fields().fold(Query::new(), |query, (name, value)| query.with(name, value));
+    let filter = given.only(&FILTERS);
+    let total = run(&page, &filter, name, false).await?;
+    let title = format!("{verb}: {} changed", plural(total.changed, "job"));
+    let again = filter.to(&format!("/jobs/all/{name}"));
+    let about = html! {
+        (described(&filter))
+        (refused(&total))
+        @if !total.is_all {
+            p { "There are more. " a href=(again) { "Go on with the others" } }
+        }
+    };
+    Ok(done(&page, Tab::Jobs, &title, about, &filter.to("/jobs"), "Back to the list").await)
+}
+
+/// Asks the API until all are done, or the time is over. A dry run is one request: how far it comes
+/// is how far is counted.
+async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<Total> {
+    let fields = filter.fields().map(|(name, value)| (name.to_owned(), Value::from(value)));
+    let fields: Map<String, Value> = fields.collect();
+    let (began, mut total, mut cursor) = (Instant::now(), Total::default(), None::<String>);
+    loop {
+        let mut body = Map::new();
+        body.insert("filter".to_owned(), fields.clone().into());
+        body.insert("action".to_owned(), action.into());
+        body.insert("dry_run".to_owned(), dry_run.into());
+        if let Some(cursor) = cursor {
+            body.insert("cursor".to_owned(), cursor.into());
+        }
+        let body = Value::Object(body);
+        let answer: Result<BulkAnswer, Fault> = page.ask.post("/api/v1/jobs/bulk", &body).await;
+        let answer = match answer {
+            // What is done so far is done, and must be said.
+            Err(_) if total.changed > 0 && !dry_run => return Ok(total),
+            answer => answer?,
+        };
+        total.matched += answer.matched;
+        total.changed += answer.changed;
+        for (code, count) in answer.refused {
+            *total.refused.entry(code).or_default() += count;
+        }
+        total.is_all = answer.next_cursor.is_none();
+        cursor = answer.next_cursor;
+        if total.is_all || dry_run || began.elapsed() >= TIME_MAX {
+            return Ok(total);
+        }
+    }
+}
+
+fn counted(total: &Total) -> String {
+    let at_least = if total.is_all { "" } else { "at least " };
+    format!("{at_least}{}", plural(total.changed, "job"))
+}
+
+/// Which jobs are meant.
+fn described(filter: &Query) -> Markup {
+    html! {
+        p {
+            "All jobs with "
+            @for (number, (name, value)) in filter.fields().enumerate() {
+                (if number == 0 { "" } else { " and " }) (name.replace('_', " ")) " "
+                code dir="auto" { (cut(value, 120)) }
+            }
+            ", as they are when the button is pressed."
+        }
+    }
+}
+
+fn refused(total: &Total) -> Markup {
+    html! {
+        @for (code, count) in &total.refused {
+            p.muted { (grouped(*count)) " of them cannot be changed: " (code.replace('_', " ")) "." }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Asking the native API, inside the process, on behalf of who looks at a page.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use spindle_access::Login;
+use spindle_http::{Code, Problem, Visitor};
+use tower::ServiceExt;
+
+/// The longest answer that is read: a job with its payload in base64, and some.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Asks the API as somebody. Roles and queues are checked there, and the request was counted before.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub api: Router,
+    pub login: Login,
+}
+
+/// What the API refused, and why.
+#[derive(Deserialize, Debug)]
+pub(crate) struct Fault {
+    status: u16,
+    code: String,
+    title: String,
+    pub detail: String,
+}
+
+impl Fault {
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Fault {
+        let Problem { code, detail, .. } = problem;
+        Fault {
+            status: code.status().as_u16(),
+            code: code.as_str().to_owned(),
+            title: code.title().to_owned(),
+            detail,
+        }
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let Fault { status, code, title, detail } = &self;
+        let body = json!({ "status": status, "code": code, "title": title, "detail": detail });
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (self.status(), kind, body.to_string()).into_response()
+    }
+}
+
+/// What a page comes to.
+pub(crate) type Asked<T> = Result<T, Fault>;
+
+impl Ask {
+    /// Reads something.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Asked<T> {
+        read(&self.send(Method::GET, path, None).await?)
+    }
+
+    /// Changes something, and reads what it is then.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Asked<T> {
+        read(&self.send(Method::POST, path, Some(body)).await?)
+    }
+
+    /// An answer with its bytes as they are.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Asked<Bytes> {
+        let mut request = Request::builder().method(method).uri(path);
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request = request.header(header::ACCEPT, "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let mut request = request
+            .body(body)
+            .map_err(|_| Problem::out_of_range("that is longer than an address may be"))?;
+        request.extensions_mut().insert(Visitor(self.login.clone()));
+        let response = match self.api.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        let status = response.status();
+        let body = to_bytes(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
+            Problem::new(Code::TooLarge, "the answer is too large for a page; ask the API")
+        })?;
+        if status.is_success() { Ok(body) } else { Err(read::<Fault>(&body)?) }
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Asked<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        let detail = format!("the API's answer is not what the page expects: {error}");
+        Problem::new(Code::Unreadable, detail).into()
+    })
+}
+
+/// A segment of a path.
+pub(crate) fn segment(name: &[u8]) -> String {
+    percent_encode(name, NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,149 @@
+//! Who comes: found out for each request from its cookies, its certificate and its address.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::uri::PathAndQuery;
+use axum::http::{Extensions, HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use spindle_access::{Denied, Login};
+use spindle_engine::Peer;
+use spindle_http::{Answered, Code, Problem, Visitor};
+
+use crate::cookie;
+use crate::sessions::{SessionName, random_hex};
+use crate::web::Web;
+
+/// How long a choice of colours is remembered.
+const THEME_TIME: Duration = Duration::from_hours(24 * 365);
+
+/// What the cookies of a request say.
+#[derive(Clone)]
+pub(crate) struct Visit {
+    /// The session that is open, if one is.
+    pub session: Option<SessionName>,
+    /// What forms are sealed with if none is.
+    nonce: String,
+    /// The nonce is not in the browser yet.
+    is_new: bool,
+    pub theme: Theme,
+    /// The request came over TLS.
+    pub is_encrypted: bool,
+    /// The path with the query, to come back to.
+    pub at: String,
+}
+
+/// The colours of the pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Theme {
+    /// As the system has it.
+    Auto,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    const ALL: [Theme; 3] = [Theme::Auto, Theme::Light, Theme::Dark];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Theme::Auto => "auto",
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
+
+    pub fn named(name: &str) -> Theme {
+        Theme::ALL.into_iter().find(|theme| theme.name() == name).unwrap_or(Theme::Auto)
+    }
+
+    /// What the switch goes to.
+    pub fn next(self) -> Theme {
+        match self {
+            Theme::Auto => Theme::Dark,
+            Theme::Dark => Theme::Light,
+            Theme::Light => Theme::Auto,
+        }
+    }
+
+    /// Has the browser remember it.
+    pub fn keep(self, headers: &mut HeaderMap, encrypted: bool) {
+        cookie::set(headers, cookie::THEME, self.name(), Some(THEME_TIME), encrypted);
+    }
+}
+
+impl Visit {
+    /// What a request says of who sends it, and who that is.
+    pub fn read(web: &Web, request: &Request) -> (Visit, Login) {
+        let headers = request.headers();
+        let peer = request.extensions().get::<Peer>();
+        let session = cookie::find(headers, cookie::SESSION).and_then(SessionName::read);
+        let found = session.and_then(|name| {
+            let login = web.sessions().find(&name, Instant::now())?;
+            Some((name, login))
+        });
+        let (session, login) = match found {
+            Some((name, login)) => (Some(name), login),
+            None => {
+                let certificate = peer.and_then(|peer| peer.certificate.as_ref());
+                (None, web.options().access.login(certificate))
+            }
+        };
+        let is_encrypted = peer.is_some_and(|peer| peer.encrypted);
+        let login = match peer {
+            Some(peer) => login.at(peer.address.ip()),
+            None => login,
+        };
+        let nonce = cookie::find(headers, cookie::VISIT).and_then(SessionName::read);
+        let is_new = nonce.is_none();
+        // The first that looks at a request chooses: there is one for a page and for its problem.
+        let chosen = request.extensions().get::<Visit>().map(|visit| visit.nonce.clone());
+        let nonce = nonce.map(|nonce| nonce.as_str().to_owned()).or(chosen);
+        let nonce = nonce.unwrap_or_else(random_hex::<16>);
+        let theme = Theme::named(cookie::find(headers, cookie::THEME).unwrap_or_default());
+        let at = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        (Visit { session, nonce, is_new, theme, is_encrypted, at }, login)
+    }
+
+    /// That of a request that has come through [`enter`].
+    pub fn of(extensions: &Extensions) -> Answered<Visit> {
+        let visit = extensions.get::<Visit>().cloned();
+        visit.ok_or_else(|| Problem::new(Code::Forbidden, "nobody may use this route"))
+    }
+
+    /// What its forms are sealed to.
+    pub fn sealed_to(&self) -> &str {
+        self.session.as_ref().map_or(&self.nonce, SessionName::as_str)
+    }
+
+    /// Has the browser remember what its forms are sealed with.
+    pub fn keep(&self, headers: &mut HeaderMap) {
+        let is_set = headers.contains_key(header::SET_COOKIE);
+        if self.is_new && self.session.is_none() && !is_set {
+            cookie::set(headers, cookie::VISIT, &self.nonce, None, self.is_encrypted);
+        }
+    }
+}
+
+/// Finds out who comes, and counts the request. A token in a header is for the API: it opens no page.
+pub(crate) async fn enter(State(web): State<Web>, mut request: Request, next: Next) -> Response {
+    let (visit, login) = Visit::read(&web, &request);
+    if let Err(denied) = login.count() {
+        return too_fast(denied);
+    }
+    request.extensions_mut().insert(Visitor(login));
+    request.extensions_mut().insert(visit.clone());
+    let mut response = next.run(request).await;
+    visit.keep(response.headers_mut());
+    response
+}
+
+fn too_fast(denied: Denied) -> Response {
+    let mut response = Problem::from(denied).into_response();
+    if let Denied::TooFast(excess) = denied {
+        let seconds = excess.wait.as_secs() + u64::from(excess.wait.subsec_nanos() > 0);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}

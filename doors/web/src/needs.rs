@@ -1,0 +1,38 @@
+//! What each page needs of who looks at it.
+
+use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit};
+use spindle_http::Needs::{All, Named, Nothing, Server};
+use spindle_http::Table;
+
+/// One row for each route of `router.rs`. `Named`: the API asks for the queue or job when the page
+/// asks the API; so it does for all else, but here a page is refused before anything is asked.
+pub(crate) const NEEDS: Table = &[
+    ("GET", "/", All(Read)),
+    ("GET", "/queues", All(Read)),
+    ("GET", "/queue", Named(Read)),
+    ("GET", "/queue/{action}", Named(Manage)),
+    ("POST", "/queue/{action}", Named(Manage)),
+    ("GET", "/jobs", Named(Read)),
+    ("GET", "/dead", Named(Read)),
+    ("GET", "/scheduled", Named(Read)),
+    ("GET", "/search", Named(Read)),
+    ("GET", "/jobs/all/{action}", Named(Manage)),
+    ("POST", "/jobs/all/{action}", Named(Manage)),
+    ("GET", "/jobs/{id}", Named(Read)),
+    ("GET", "/jobs/{id}/bytes/{which}", Named(Inspect)),
+    ("GET", "/jobs/{id}/{action}", Named(Manage)),
+    ("POST", "/jobs/{id}/{action}", Named(Manage)),
+    ("GET", "/workers", All(Read)),
+    ("GET", "/constraints", All(Read)),
+    ("GET", "/audit", All(Admin)),
+    ("GET", "/server", Server(Read)),
+    ("GET", "/submit", Server(Submit)),
+    ("POST", "/submit", Named(Submit)),
+    // That something happened, and not what.
+    ("GET", "/live", Server(Read)),
+    ("GET", "/login", Nothing),
+    ("POST", "/login", Nothing),
+    ("POST", "/logout", Nothing),
+    ("POST", "/theme", Nothing),
+    ("GET", "/assets/{name}", Nothing),
+];

@@ -1,0 +1,51 @@
+//! One look at a page: who looks, and what is asked for them.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use spindle_access::{Role, Target};
+use spindle_http::{Answered, Pass};
+
+use crate::ask::Ask;
+use crate::enter::Visit;
+use crate::query::Query;
+use crate::web::Web;
+
+/// Who looks at a page, from where, and whom it asks.
+pub(crate) struct Page {
+    pub web: Web,
+    pub visit: Visit,
+    pub ask: Ask,
+}
+
+impl FromRequestParts<Web> for Page {
+    type Rejection = spindle_http::Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Answered<Page> {
+        let visit = Visit::of(&parts.extensions)?;
+        let login = Pass::of(parts)?.into_login();
+        let ask = Ask { api: web.api(), login };
+        Ok(Page { web: web.clone(), visit, ask })
+    }
+}
+
+impl Page {
+    /// Whether who looks at it has a role: what it offers to them. What they do is asked again.
+    pub fn may(&self, role: Role) -> bool {
+        self.ask.login.clone().authorize(role, Target::Server).is_ok()
+    }
+
+    /// The token of its forms.
+    pub fn form_token(&self) -> String {
+        self.web.seal().token(self.visit.sealed_to())
+    }
+
+    /// What time it is for the server.
+    pub fn now_ms(&self) -> u64 {
+        self.web.bridge().engine().now_ms()
+    }
+
+    /// The query of its address.
+    pub fn query(&self) -> Query {
+        Query::read(self.visit.at.split_once('?').map_or("", |(_, query)| query))
+    }
+}

@@ -1,0 +1,80 @@
+//! What people did.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::ask::Asked;
+use crate::html::{Tab, cut, empty, job_link, pager, plural, queue_link, shell, time};
+use crate::page::Page;
+use crate::shapes::{AuditEntry, AuditPage, QueueName};
+
+/// Entries of a page.
+const LIMIT: &str = "50";
+/// What the list can be narrowed by: the API's words for it.
+const FILTERS: [(&str, &str); 4] =
+    [("who", "Who"), ("action", "Action"), ("queue", "Queue"), ("job", "Job")];
+
+/// The audit log, the newest first.
+pub(crate) async fn list(page: Page) -> Asked<Response> {
+    let query = page.query();
+    let names = FILTERS.map(|(name, _)| name);
+    let filter = query.clone().only(&names);
+    let cursor = query.get("cursor").unwrap_or_default();
+    let asked = filter.clone().with("cursor", cursor).with("limit", LIMIT);
+    let found: AuditPage = page.ask.get(&asked.to("/api/v1/audit")).await?;
+    let now_ms = page.now_ms();
+    let is_filtered = filter.fields().next().is_some();
+    let body = html! {
+        h1 { "Audit" }
+        p.muted { "What people changed, here or by a command. What clients and workers do is not in it." }
+        form.filter action="/audit" {
+            @for (name, label) in FILTERS {
+                label {
+                    span { (label) }
+                    input name=(name) value=(query.get(name).unwrap_or_default()) maxlength="512" autocomplete="off";
+                }
+            }
+            div.acts {
+                button.btn.primary type="submit" { "Search" }
+                @if is_filtered { a.btn href="/audit" { "Clear" } }
+            }
+        }
+        @if found.entries.is_empty() {
+            (empty(if is_filtered { "No entry is like that." } else { "Nobody has changed anything yet." }, None))
+        } @else {
+            table.list {
+                thead { tr { th { "When" } th { "Who" } th { "Did" } th { "To" } th.opt { "Detail" } } }
+                tbody { @for entry in &found.entries { (row(entry, now_ms)) } }
+            }
+        }
+        (pager("/audit", &query, found.next_cursor.as_deref()))
+    };
+    Ok(shell(&page, Tab::Audit, "Audit", body).await)
+}
+
+fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
+    let who = &entry.who;
+    let name = if who.name.is_empty() { &who.kind } else { &who.name };
+    html! {
+        tr {
+            td.nowrap { (time(&entry.at, now_ms)) }
+            td {
+                (cut(name, 60))
+                span.soft { " · " (who.address) " · " (who.door) }
+            }
+            td { b { (entry.action.replace('_', " ")) } }
+            td { (what(entry)) }
+            td.opt.what dir="auto" { (cut(&entry.detail, 200)) }
+        }
+    }
+}
+
+fn what(entry: &AuditEntry) -> Markup {
+    let has_queue = entry.queue != QueueName::default();
+    html! {
+        @if let Some(id) = entry.job { "job " (job_link(id)) " " }
+        @if let Some(count) = entry.count { (plural(count, "job")) " " }
+        @if has_queue { "in " (queue_link(&entry.queue)) }
+        @if let Some(name) = &entry.constraint { "constraint " (cut(name, 80)) }
+    }
+}

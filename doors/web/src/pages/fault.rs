@@ -1,0 +1,35 @@
+//! What went wrong, as a page.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::html;
+
+use crate::face::Told;
+use crate::html::{Tab, cut, shell};
+use crate::page::Page;
+
+/// A problem, with what to do about it as far as its kind says.
+pub(crate) async fn shown(page: &Page, status: StatusCode, told: &Told) -> Response {
+    let advice = match status {
+        StatusCode::NOT_FOUND => {
+            "It may have been deleted, or have come to its end and been removed."
+        }
+        StatusCode::FORBIDDEN => {
+            "If your token is for some queues only, open one of them by its name with the search above."
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => "Send less at once, or use the API.",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            "Wait a moment, and load the page again."
+        }
+        _ => "",
+    };
+    let body = html! {
+        div.fault {
+            p.code { (status.as_u16()) }
+            h1 { (told.title) }
+            @if !told.detail.is_empty() { p { (cut(&told.detail, 1_000)) } }
+            @if !advice.is_empty() { p.muted { (advice) } }
+        }
+    };
+    shell(page, Tab::Other, &told.title, body).await
+}

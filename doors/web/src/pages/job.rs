@@ -1,0 +1,284 @@
+//! One job: where it is and why, its attempts, its payload and its result.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use spindle_access::Role;
+
+use crate::ask::{Asked, segment};
+use crate::decode::{self, View};
+use crate::html::{
+    Tab, button, bytes, cut, duration_ms, fact, facts, grouped, queue_link, shell, status_badge,
+    time,
+};
+use crate::page::Page;
+use crate::pages::attempts;
+use crate::query::Query;
+use crate::shapes::{Job, JobBytes, Reason, Why};
+
+/// So much of a payload and of a result is looked at: a page shows less.
+const BYTES_MAX: usize = 32_768;
+
+/// A job.
+pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> {
+    let path = format!("/api/v1/jobs/{}", segment(id.as_bytes()));
+    let answer: Box<serde_json::value::RawValue> =
+        page.ask.get(&format!("{path}?bytes_max={BYTES_MAX}")).await?;
+    let (job, parts) = (read::<Job>(answer.get())?, read::<JobBytes>(answer.get())?);
+    let why: Option<Why> = page.ask.get(&format!("{path}/why")).await.ok();
+    let view = View::named(page.query().get("view"));
+    let now_ms = page.now_ms();
+    let body = html! {
+        (head(&page, &job))
+        (attempts::way(&job))
+        @if let Some(why) = &why { (reasons(&job, why, now_ms)) }
+        div.two {
+            div {
+                (error(&job))
+                (attempts::table(&job, now_ms))
+                @if page.may(Role::Inspect) {
+                    (payload(&job, &parts, view))
+                    (result(&job, &parts, view))
+                } @else {
+                    h2 { "Payload" }
+                    p.muted {
+                        (bytes(job.payload_bytes)) ". Payloads and results are shown to who has the role "
+                        code { "inspect" } "."
+                    }
+                }
+            }
+            aside { (about(&job, now_ms)) }
+        }
+    };
+    Ok(shell(&page, Tab::Jobs, &format!("Job {}", job.id), body).await)
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Asked<T> {
+    serde_json::from_str(text).map_err(|error| {
+        let detail = format!("the API's answer is not what the page expects: {error}");
+        spindle_http::Problem::new(spindle_http::Code::Unreadable, detail).into()
+    })
+}
+
+fn head(page: &Page, job: &Job) -> Markup {
+    html! {
+        div.head {
+            div {
+                h1 { "Job " span.mono { (job.id) } }
+                p.sub {
+                    (status_badge(&job.status)) " in " (queue_link(&job.queue))
+                    " · " (tries(job)) " · came in by " (job.origin)
+                }
+            }
+            @if page.may(Role::Manage) { div.acts { (buttons(job)) } }
+        }
+    }
+}
+
+/// How many tries it had, and may have.
+fn tries(job: &Job) -> String {
+    let (count, max) = match job.fails_max {
+        0 => (job.attempts, job.attempts_max),
+        max => (job.fails, max),
+    };
+    let word = if job.fails_max == 0 { "tries" } else { "failures" };
+    match max {
+        0 => format!("{} {word}", grouped(count.into())),
+        max => format!("{} of {} {word}", grouped(count.into()), grouped(max.into())),
+    }
+}
+
+/// What can be done to it as it is now.
+fn buttons(job: &Job) -> Markup {
+    let to = |action: &str| format!("/jobs/{}/{action}", job.id);
+    html! {
+        @match job.status.as_str() {
+            "done" | "dead" => { (button(&to("retry"), "primary", "Retry…")) },
+            "parked" => { (button(&to("release"), "primary", "Release…")) (button(&to("move"), "", "Move…")) },
+            "ready" | "scheduled" => { (button(&to("park"), "", "Park…")) (button(&to("move"), "", "Move…")) },
+            _ => { (button(&to("cancel"), "", "Cancel…")) },
+        }
+        (button(&to("delete"), "danger", "Delete…"))
+    }
+}
+
+/// Why it is where it is: what matters most first.
+fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
+    let title = match job.status.as_str() {
+        "done" | "leased" => return html! {},
+        _ if why.runnable => "What it waits for:",
+        _ => "Why it does not run:",
+    };
+    html! {
+        section class={ "why " (job.status) } aria-label="Why" {
+            @for (number, reason) in why.reasons.iter().enumerate() {
+                p {
+                    @if number == 0 { b { (title) } " " }
+                    (said(reason, number > 0, now_ms))
+                }
+            }
+        }
+    }
+}
+
+/// A reason, as a sentence of its own or behind a title.
+fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
+    let mut letters = reason.text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let text = if begins { first.chain(letters).collect() } else { reason.text.clone() };
+    html! {
+        span dir="auto" { (cut(&text, 600)) }
+        @if let Some(until) = &reason.until { ", " (time(until, now_ms)) }
+        "."
+        @if let Some(name) = &reason.constraint {
+            " " a href="/constraints" title=(cut(name, 255)) { "See the constraint" }
+        }
+        @if reason.code == "paused" { " Resume the queue to let it run." }
+        @if reason.code == "nobody_waits" { " " a href="/workers" { "See the workers" } }
+    }
+}
+
+fn payload(job: &Job, parts: &JobBytes, view: View) -> Markup {
+    if job.payload_damaged {
+        return html! { h2 { "Payload" } p.notice.bad { "It failed its checksum and is lost." } };
+    }
+    let whole = of_json(parts.payload.as_deref(), parts.payload_base64.as_deref());
+    let beginning = || match (&parts.payload_preview, &parts.payload_preview_base64) {
+        (Some(text), _) => Some(text.clone().into_bytes()),
+        (None, base64) => of_json(None, base64.as_deref()),
+    };
+    let is_whole = whole.is_some();
+    let found = whole.or_else(beginning).unwrap_or_default();
+    section(job, "Payload", &found, &job.payload_type, job.payload_bytes, is_whole, view)
+}
+
+/// What its worker said when it failed.
+fn error(job: &Job) -> Markup {
+    let Some(result) = job.result.as_ref().filter(|result| !result.success) else {
+        return html! {};
+    };
+    let said = [&result.code, &result.error, &result.message];
+    html! {
+        @if said.iter().any(|text| !text.is_empty()) {
+            h2 { "Error" }
+            @for text in said.into_iter().filter(|text| !text.is_empty()) {
+                (decode::shown(text.as_bytes(), "bytes", true, View::Raw).body)
+            }
+        }
+    }
+}
+
+fn result(job: &Job, parts: &JobBytes, view: View) -> Markup {
+    let Some(result) = &job.result else { return html! {} };
+    let found = parts.result.as_ref();
+    let found = found.and_then(|it| of_json(it.value.as_deref(), it.base64.as_deref()));
+    html! {
+        @if let Some(found) = found {
+            (section(job, "Result", &found, &result.kind, result.bytes, true, view))
+        } @else if result.bytes > 0 {
+            h2 { "Result " span.soft { "· " (bytes(result.bytes)) } }
+            p.muted { "Too long to show here. " (download(job, "Result")) }
+        } @else if result.success && !result.message.is_empty() {
+            h2 { "Result" }
+            (decode::shown(result.message.as_bytes(), "bytes", true, View::Raw).body)
+        }
+    }
+}
+
+/// The bytes that an answer has as JSON or in base64.
+pub(crate) fn of_json(
+    json: Option<&serde_json::value::RawValue>,
+    base64: Option<&str>,
+) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    match (json, base64) {
+        (Some(json), _) => Some(json.get().as_bytes().to_vec()),
+        (None, Some(text)) => base64::engine::general_purpose::STANDARD.decode(text).ok(),
+        (None, None) => None,
+    }
+}
+
+fn section(
+    job: &Job,
+    name: &str,
+    found: &[u8],
+    kind: &str,
+    len: u64,
+    is_whole: bool,
+    view: View,
+) -> Markup {
+    if len == 0 {
+        return html! { h2 { (name) } p.muted { "Empty." } };
+    }
+    let shown = decode::shown(found, kind, is_whole, view);
+    let to = |view: View| {
+        let name = if view == View::Decoded { "" } else { view.name() };
+        Query::new().with("view", name).to(&format!("/jobs/{}", job.id))
+    };
+    html! {
+        h2 { (name) " " span.soft { "· " (shown.kind) " · " (bytes(len)) } }
+        nav.views aria-label={ "How to show it: " (name) } {
+            @for it in View::ALL {
+                a href=(to(it)) aria-current=[(it == view).then_some("true")] {
+                    (match it { View::Decoded => shown.kind, View::Raw => "Raw", View::Hex => "Hex" })
+                }
+            }
+            (download(job, name))
+        }
+        (shown.body)
+        @if shown.is_cut { p.muted { "Only the beginning is shown." } }
+    }
+}
+
+fn download(job: &Job, name: &str) -> Markup {
+    let to = format!("/jobs/{}/bytes/{}", job.id, name.to_lowercase());
+    html! { a href=(to) download { "Download" } }
+}
+
+/// What else there is to know of it.
+fn about(job: &Job, now_ms: u64) -> Markup {
+    let when = |name: &str, at: &Option<String>| {
+        html! {
+            @if let Some(at) = at { (fact(name, time(at, now_ms))) }
+        }
+    };
+    let how_long = |name: &str, ms: Option<u64>| {
+        html! {
+            @if let Some(ms) = ms { (fact(name, html! { (duration_ms(ms)) })) }
+        }
+    };
+    html! {
+        h2 { "Facts" }
+        (facts(html! {
+            (fact("Submitted", time(&job.created_at, now_ms)))
+            (when("Runs", &job.run_at))
+            (when("Finished", &job.finished_at))
+            (when("Kept until", &job.kept_until))
+            (when("Expires", &job.expires_at))
+            @if let Some(lease) = &job.lease {
+                (fact("Worker", html! {
+                    span.mono { (cut(if lease.worker.is_empty() { "unnamed" } else { &lease.worker }, 60)) }
+                    " by " (lease.door)
+                }))
+                (when("Lease ends", &lease.deadline_at))
+            }
+            (fact("Priority", html! { (job.priority) }))
+            (fact("Attempts", html! { (job.attempts) " of " (if job.attempts_max == 0 { "any number".to_owned() } else { grouped(job.attempts_max.into()) }) }))
+            (how_long("Time to run", job.ttr_ms))
+            (how_long("Time to live", job.ttl_ms))
+            (how_long("Kept when done", job.keep_ms))
+            @if !job.tags.is_empty() {
+                (fact("Tags", html! {
+                    @for tag in job.tags.iter().take(16) {
+                        a.tag href=(Query::new().with("tag", tag).to("/jobs")) { (cut(tag, 40)) } " "
+                    }
+                }))
+            }
+            @if let Some(key) = &job.unique_key { (fact("Unique key", html! { span.mono { (cut(key, 255)) } })) }
+            @if job.foreground { (fact("Kept", html! { "in memory only, while its client waits" })) }
+            @if let Some(trace) = &job.traceparent { (fact("Trace", html! { span.mono { (trace) } })) }
+            (fact("UUID", html! { span.mono { (job.uuid) } }))
+            (fact("Handle", html! { span.mono { (cut(&job.handle, 100)) } }))
+        }))
+    }
+}

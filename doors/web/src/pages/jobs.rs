@@ -1,0 +1,287 @@
+//! Lists of jobs, and the search.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use spindle_access::Role;
+
+use crate::ask::{Asked, segment};
+use crate::html::{
+    Tab, button, cut, empty, job_link, pager, plural, queue_link, queue_path, shell, status_badge,
+    time,
+};
+use crate::page::Page;
+use crate::query::Query;
+use crate::shapes::{Job, JobPage, QueueName};
+
+/// Jobs of a page.
+const LIMIT: &str = "50";
+/// What a list can be narrowed by: the API's words for it.
+pub(crate) const FILTERS: [&str; 9] = [
+    "queue",
+    "queue_base64",
+    "status",
+    "door",
+    "tag",
+    "unique_key",
+    "text",
+    "created_from",
+    "created_before",
+];
+const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
+const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq", "jobq"];
+
+/// Jobs of any status.
+pub(crate) async fn list(page: Page) -> Asked<Response> {
+    let query = page.query();
+    listed(&page, &List { tab: Tab::Jobs, path: "/jobs", title: "Jobs", status: None }, query).await
+}
+
+/// Jobs that failed for good.
+pub(crate) async fn dead(page: Page) -> Asked<Response> {
+    let query = page.query();
+    let list = List { tab: Tab::Dead, path: "/dead", title: "Dead jobs", status: Some("dead") };
+    listed(&page, &list, query).await
+}
+
+/// Jobs whose time has not come.
+pub(crate) async fn scheduled(page: Page) -> Asked<Response> {
+    let query = page.query();
+    let list = List {
+        tab: Tab::Scheduled,
+        path: "/scheduled",
+        title: "Scheduled jobs",
+        status: Some("scheduled"),
+    };
+    listed(&page, &list, query).await
+}
+
+/// A kind of list.
+struct List {
+    tab: Tab,
+    path: &'static str,
+    title: &'static str,
+    /// Only those, whatever the address says.
+    status: Option<&'static str>,
+}
+
+async fn listed(page: &Page, list: &List, query: Query) -> Asked<Response> {
+    let query = match list.status {
+        Some(_) => query.with("status", ""),
+        None => query,
+    };
+    let meant =
+        query.clone().with("status", list.status.or(query.get("status")).unwrap_or_default());
+    let filter = meant.only(&FILTERS);
+    let mut asked = filter.clone().with("limit", LIMIT).with("order", "desc");
+    if let Some(cursor) = query.get("cursor") {
+        asked = asked.with("cursor", cursor);
+    }
+    // What queues count anyway is counted here too; all else would be a walk.
+    if filter.fields().all(|(name, _)| name.starts_with("queue") || name == "status") {
+        asked = asked.with("count", "true");
+    }
+    let found: JobPage = page.ask.get(&asked.to("/api/v1/jobs")).await?;
+    let body = html! {
+        (heading(page, list, &filter, &found))
+        @if list.status.is_none() { (by_status(&query)) }
+        (search_form(list, &query))
+        @if found.jobs.is_empty() {
+            (nothing(&filter, &found))
+        } @else {
+            (table(&found.jobs, page.now_ms(), filter.get("queue").is_none()))
+        }
+        @if found.partial {
+            p.muted { "There was more to look through than one page may: the list goes on." }
+        }
+        (pager(list.path, &query, found.next_cursor.as_deref()))
+    };
+    Ok(shell(page, list.tab, list.title, body).await)
+}
+
+fn heading(page: &Page, list: &List, filter: &Query, found: &JobPage) -> Markup {
+    let count = found.total.map(|total| {
+        let at_least = if found.total_is_at_least { "at least " } else { "" };
+        format!("{at_least}{}", plural(total, "job"))
+    });
+    let has_filter = filter.fields().next().is_some();
+    html! {
+        div.head {
+            div {
+                h1 { (list.title) }
+                @if let Some(count) = count { p.muted { (count) } }
+            }
+            @if has_filter && !found.jobs.is_empty() && page.may(Role::Manage) {
+                (for_all(filter))
+            }
+        }
+    }
+}
+
+/// What can be done to all jobs that are meant.
+fn for_all(filter: &Query) -> Markup {
+    let to = |action: &str| filter.to(&format!("/jobs/all/{action}"));
+    let is = |status: &str| filter.get("status") == Some(status);
+    html! {
+        div.acts {
+            @if is("dead") || is("done") { (button(&to("retry"), "", "Retry all…")) }
+            @if is("parked") { (button(&to("release"), "", "Release all…")) }
+            @if is("ready") || is("scheduled") { (button(&to("park"), "", "Park all…")) }
+            (button(&to("delete"), "danger", "Delete all…"))
+        }
+    }
+}
+
+fn by_status(query: &Query) -> Markup {
+    let to = |status: &str| query.clone().with("cursor", "").with("status", status).to("/jobs");
+    let chosen = query.get("status").unwrap_or_default();
+    html! {
+        nav.chips aria-label="Status" {
+            a href=(to("")) aria-current=[chosen.is_empty().then_some("true")] { "All" }
+            @for status in STATUSES {
+                a href=(to(status)) aria-current=[(chosen == status).then_some("true")] {
+                    (status_badge(status))
+                }
+            }
+        }
+    }
+}
+
+fn search_form(list: &List, query: &Query) -> Markup {
+    let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
+    let more = ["door", "created_from", "created_before"];
+    let is_open = more.iter().any(|name| query.get(name).is_some());
+    html! {
+        form.filter action=(list.path) {
+            @for kept in ["status", "queue_base64"] {
+                @if let Some(value) = query.get(kept) { input type="hidden" name=(kept) value=(value); }
+            }
+            (field("queue", "Queue", &value("queue"), ""))
+            (field("tag", "Tag", &value("tag"), ""))
+            (field("unique_key", "Unique key", &value("unique_key"), ""))
+            (field("text", "Text in the payload", &value("text"), ""))
+            details.more open[is_open] {
+                summary { "More" }
+                div {
+                    label {
+                        span { "Door" }
+                        select name="door" {
+                            option value="" { "any" }
+                            @for door in DOORS {
+                                option value=(door) selected[value("door") == door] { (door) }
+                            }
+                        }
+                    }
+                    (field("created_from", "Submitted from", &value("created_from"), "2030-01-31T08:00:00Z"))
+                    (field("created_before", "Submitted before", &value("created_before"), "2030-01-31T08:00:00Z"))
+                }
+            }
+            div.acts {
+                button.btn.primary type="submit" { "Search" }
+                @if query.clone().only(&FILTERS).fields().next().is_some() {
+                    a.btn href=(list.path) { "Clear" }
+                }
+            }
+        }
+    }
+}
+
+fn field(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
+    let hint = (!placeholder.is_empty()).then_some(placeholder);
+    html! {
+        label {
+            span { (label) }
+            input name=(name) value=(value) maxlength="1024" placeholder=[hint] autocomplete="off";
+        }
+    }
+}
+
+fn nothing(filter: &Query, found: &JobPage) -> Markup {
+    let has_filter = filter.fields().next().is_some();
+    match (found.next_cursor.is_some(), has_filter, filter.get("status")) {
+        (true, ..) => {
+            empty("None among those that were looked at yet: go on with the next page.", None)
+        }
+        (_, true, Some("dead")) => empty("No job is dead here.", None),
+        (_, true, _) => empty("No job is like that.", None),
+        (_, false, _) => empty(
+            "Jobs will be here as soon as somebody submits one.",
+            Some("spindle add mail 'to: a@example.org'"),
+        ),
+    }
+}
+
+/// Jobs in rows.
+pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
+    html! {
+        table.list {
+            thead {
+                tr {
+                    th { "Job" }
+                    th { "Status" }
+                    @if with_queue { th { "Queue" } }
+                    th.r.opt { "Tries" }
+                    th { "What" }
+                    th.r { "Submitted" }
+                }
+            }
+            tbody {
+                @for job in jobs {
+                    tr data-key=(job.id) {
+                        td { (job_link(job.id)) }
+                        td { (status_badge(&job.status)) }
+                        @if with_queue { td.name { (queue_link(&job.queue)) } }
+                        td.r.opt { (job.attempts) }
+                        td.what { (what(job, now_ms)) }
+                        td.r.nowrap { (time(&job.created_at, now_ms)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What matters most about a job of its status.
+fn what(job: &Job, now_ms: u64) -> Markup {
+    let error = job.result.as_ref().filter(|result| !result.success).map(|result| {
+        [&result.error, &result.message, &result.code].into_iter().find(|text| !text.is_empty())
+    });
+    let error = error.flatten().map(|text| cut(text.lines().next().unwrap_or_default(), 100));
+    html! {
+        @match (job.status.as_str(), &job.run_at, &job.lease) {
+            ("scheduled", Some(at), _) => { "runs " (time(at, now_ms)) " " },
+            ("leased", _, Some(lease)) => {
+                "since " (time(&lease.started_at, now_ms))
+                @if !lease.worker.is_empty() { " by " span.mono { (cut(&lease.worker, 40)) } }
+                " "
+            },
+            ("done", ..) => {
+                @if let Some(at) = &job.finished_at { "done " (time(at, now_ms)) " " }
+            },
+            _ => {},
+        }
+        @if let Some(error) = error { span.mono dir="auto" { (error) } }
+        @for tag in job.tags.iter().take(3) { " " span.tag { (cut(tag, 24)) } }
+    }
+}
+
+/// Finds what the search box is about: a job by any of its names, a queue, else text in payloads.
+pub(crate) async fn search(page: Page) -> Asked<Response> {
+    let query = page.query();
+    let text = query.get("q").unwrap_or_default().trim();
+    let job = format!("/api/v1/jobs/{}?bytes_max=0", segment(text.as_bytes()));
+    if !text.is_empty()
+        && let Ok(job) = page.ask.get::<Job>(&job).await
+    {
+        return Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response());
+    }
+    let queue = QueueName::text(text);
+    let path = format!("/api/v1/queues/{}", segment(text.as_bytes()));
+    let to = if text.is_empty() {
+        "/jobs".to_owned()
+    } else if page.ask.get::<serde_json::Value>(&path).await.is_ok() {
+        queue_path("/queue", &queue)
+    } else {
+        Query::new().with("text", text).to("/jobs")
+    };
+    Ok(Redirect::to(&to).into_response())
+}

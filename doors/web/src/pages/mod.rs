@@ -1,0 +1,18 @@
+//! The pages, one a file.
+
+pub(crate) mod assets;
+pub(crate) mod attempts;
+pub(crate) mod audit;
+pub(crate) mod bytes;
+pub(crate) mod constraints;
+pub(crate) mod fault;
+pub(crate) mod job;
+pub(crate) mod jobs;
+pub(crate) mod login;
+pub(crate) mod overview;
+pub(crate) mod queue;
+pub(crate) mod queues;
+pub(crate) mod server;
+pub(crate) mod submit;
+pub(crate) mod theme;
+pub(crate) mod workers;

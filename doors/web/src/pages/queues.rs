@@ -1,0 +1,84 @@
+//! The queues.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::ask::Asked;
+use crate::html::{Tab, age_of, empty, number, pager, queue_link, queue_path, shell};
+use crate::page::Page;
+use crate::query::Query;
+use crate::shapes::{Queue, QueueName, QueuePage};
+
+/// Queues of a page.
+const LIMIT: &str = "50";
+
+/// All queues, by name.
+pub(crate) async fn list(page: Page) -> Asked<Response> {
+    let query = page.query();
+    let cursor = query.get("cursor").unwrap_or_default();
+    let asked = Query::new().with("limit", LIMIT).with("cursor", cursor);
+    let found: QueuePage = page.ask.get(&asked.to("/api/v1/queues")).await?;
+    let body = html! {
+        h1 { "Queues" }
+        @if found.queues.is_empty() {
+            (none())
+        } @else {
+            (table(&found.queues))
+        }
+        (pager("/queues", &query, found.next_cursor.as_deref()))
+    };
+    Ok(shell(&page, Tab::Queues, "Queues", body).await)
+}
+
+/// What stands where there is no queue.
+pub(crate) fn none() -> Markup {
+    empty("A queue is here as soon as it has a job.", Some("spindle add mail 'to: a@example.org'"))
+}
+
+/// Queues in rows.
+pub(crate) fn table<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> Markup {
+    html! {
+        table.list.queues {
+            thead {
+                tr {
+                    th { "Queue" }
+                    th.r { "Ready" }
+                    th.r.opt { "Scheduled" }
+                    th.r { "Leased" }
+                    th.r { "Dead" }
+                    th.r { "Oldest" }
+                    th.r.opt { "Done in a minute" }
+                    th.r.opt { "Workers waiting" }
+                }
+            }
+            tbody { @for queue in queues { (row(queue)) } }
+        }
+    }
+}
+
+fn row(queue: &Queue) -> Markup {
+    let dead = queue_path("/dead", &queue.name);
+    html! {
+        tr data-key=(key(&queue.name)) {
+            td.name {
+                (queue_link(&queue.name))
+                @if queue.paused { " " span.tag.parked { "paused" } }
+            }
+            td.r data-label="ready" { (number(queue.jobs.ready)) }
+            td.r.opt { (number(queue.jobs.scheduled)) }
+            td.r data-label="leased" { (number(queue.jobs.leased)) }
+            td.r data-label="dead" {
+                @if queue.jobs.dead == 0 { (number(0)) }
+                @else { a.dead href=(dead) { (number(queue.jobs.dead)) } }
+            }
+            td.r.nowrap data-label="oldest" { (age_of(queue.next_ready_age_ms)) }
+            td.r.opt { (number(queue.last_minute.completed)) }
+            td.r.opt { (number(queue.waiting_leases)) }
+        }
+    }
+}
+
+/// What a row is known by when the page is read anew.
+fn key(name: &QueueName) -> String {
+    queue_path("", name)
+}

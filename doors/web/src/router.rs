@@ -1,0 +1,67 @@
+//! The table of routes.
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use spindle_core::job::Origin;
+use spindle_http::{Entrance, Problem, nothing_here};
+
+use crate::actions;
+use crate::enter::enter;
+use crate::face::{dressed, face};
+use crate::live::live;
+use crate::needs::NEEDS;
+use crate::pages::{
+    assets, audit, bytes, constraints, job, jobs, login, overview, queue, queues, server, submit,
+    theme, workers,
+};
+use crate::web::Web;
+
+impl Web {
+    /// All pages, for `spindle_http::site`.
+    pub fn router(&self) -> Router {
+        let routes = Router::new()
+            .route("/", get(overview::show))
+            .route("/queues", get(queues::list))
+            .route("/queue", get(queue::show))
+            .route("/queue/{action}", get(actions::queue::ask).post(actions::queue::act))
+            .route("/jobs", get(jobs::list))
+            .route("/dead", get(jobs::dead))
+            .route("/scheduled", get(jobs::scheduled))
+            .route("/search", get(jobs::search))
+            .route("/jobs/all/{action}", get(actions::many::ask).post(actions::many::act))
+            .route("/jobs/{id}", get(job::show))
+            .route("/jobs/{id}/bytes/{which}", get(bytes::download))
+            .route("/jobs/{id}/{action}", get(actions::job::ask).post(actions::job::act))
+            .route("/workers", get(workers::list))
+            .route("/constraints", get(constraints::list))
+            .route("/audit", get(audit::list))
+            .route("/server", get(server::show))
+            .route("/submit", get(submit::show).post(submit::take))
+            .route("/live", get(live))
+            .route("/login", get(login::show).post(login::begin))
+            .route("/logout", post(login::end))
+            .route("/theme", post(theme::choose))
+            .route("/assets/{name}", get(assets::file))
+            .with_state(self.clone());
+        let entrance = Entrance {
+            door: Origin::Api,
+            access: self.options().access.clone(),
+            table: NEEDS,
+            base: "",
+            refuse: |denied| Problem::from(denied).into_response(),
+            check: |_| Ok(()),
+        };
+        entrance
+            .admit(routes)
+            .layer(from_fn_with_state(self.clone(), enter))
+            .layer(from_fn(dressed))
+            .layer(from_fn_with_state(self.clone(), face))
+    }
+
+    /// What is at no door's path: a page for people, a problem for programs.
+    pub fn lost(&self) -> Router {
+        Router::new().fallback(nothing_here).layer(from_fn_with_state(self.clone(), face))
+    }
+}

@@ -1,0 +1,363 @@
+//! What pages read of the API's answers: of each only the fields that are shown.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use spindle_http::{ConditionBody, RateBody};
+
+/// A queue's name, as text or in base64.
+#[derive(Deserialize, Default, Clone, PartialEq, Debug)]
+pub(crate) struct QueueName {
+    #[serde(default, alias = "name")]
+    pub queue: Option<String>,
+    #[serde(default, alias = "name_base64")]
+    pub queue_base64: Option<String>,
+}
+
+impl QueueName {
+    pub fn text(text: &str) -> QueueName {
+        QueueName { queue: Some(text.to_owned()), queue_base64: None }
+    }
+
+    /// Its bytes. None: base64 that is none.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        match (&self.queue, &self.queue_base64) {
+            (Some(text), _) => Some(text.clone().into_bytes()),
+            (None, Some(text)) => STANDARD.decode(text).ok(),
+            (None, None) => Some(Vec::new()),
+        }
+    }
+
+    /// For people.
+    pub fn shown(&self) -> String {
+        match &self.queue {
+            Some(text) => text.clone(),
+            None => String::from_utf8_lossy(&self.bytes().unwrap_or_default()).into_owned(),
+        }
+    }
+
+    /// The field of a query or a form that says it, and what it says. Forms change the ends of lines
+    /// and lose other control characters, so a name with such goes in base64.
+    pub fn field(&self) -> (&'static str, String) {
+        match (&self.queue, &self.queue_base64) {
+            (None, Some(base64)) => ("queue_base64", base64.clone()),
+            (Some(text), _) if text.contains(char::is_control) => {
+                ("queue_base64", STANDARD.encode(text))
+            }
+            (text, _) => ("queue", text.clone().unwrap_or_default()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobPage {
+    pub jobs: Vec<Job>,
+    pub next_cursor: Option<String>,
+    #[serde(default)]
+    pub partial: bool,
+    pub total: Option<u64>,
+    #[serde(default)]
+    pub total_is_at_least: bool,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Job {
+    pub id: u64,
+    pub uuid: String,
+    pub handle: String,
+    #[serde(flatten)]
+    pub queue: QueueName,
+    pub status: String,
+    pub origin: String,
+    pub priority: i64,
+    pub created_at: String,
+    pub run_at: Option<String>,
+    pub finished_at: Option<String>,
+    pub expires_at: Option<String>,
+    pub kept_until: Option<String>,
+    pub ttr_ms: Option<u64>,
+    pub ttl_ms: Option<u64>,
+    pub keep_ms: Option<u64>,
+    pub attempts: u32,
+    pub attempts_max: u32,
+    pub fails: u32,
+    pub fails_max: u32,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    pub unique_key: Option<String>,
+    pub traceparent: Option<String>,
+    #[serde(default)]
+    pub foreground: bool,
+    pub lease: Option<Lease>,
+    pub payload_type: String,
+    pub payload_bytes: u64,
+    #[serde(default)]
+    pub payload_damaged: bool,
+    pub result: Option<JobResult>,
+    #[serde(default)]
+    pub history: Vec<Attempt>,
+}
+
+/// The bytes of a job, read apart from it: raw JSON cannot be read out of a flattened object.
+#[derive(Deserialize, Default)]
+pub(crate) struct JobBytes {
+    pub payload: Option<Box<RawValue>>,
+    pub payload_base64: Option<String>,
+    pub payload_preview: Option<String>,
+    pub payload_preview_base64: Option<String>,
+    pub result: Option<ResultBytes>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ResultBytes {
+    pub value: Option<Box<RawValue>>,
+    pub base64: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Lease {
+    pub attempt: u32,
+    pub door: String,
+    #[serde(default)]
+    pub worker: String,
+    pub started_at: String,
+    pub deadline_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobResult {
+    pub success: bool,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub bytes: u64,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub error: String,
+    #[serde(default)]
+    pub code: String,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Attempt {
+    pub attempt: u32,
+    pub started_at: String,
+    pub ended_at: String,
+    pub outcome: String,
+    pub door: String,
+    #[serde(default)]
+    pub worker: String,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub error: String,
+    #[serde(default)]
+    pub code: String,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Why {
+    pub runnable: bool,
+    pub reasons: Vec<Reason>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Reason {
+    pub code: String,
+    pub text: String,
+    pub until: Option<String>,
+    pub constraint: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct QueuePage {
+    pub queues: Vec<Queue>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Queue {
+    #[serde(flatten)]
+    pub name: QueueName,
+    pub paused: bool,
+    pub jobs: Counts,
+    pub payload_bytes: u64,
+    pub next_ready_age_ms: Option<u64>,
+    pub oldest_ready_age_ms: Option<u64>,
+    pub last_minute: Flow,
+    pub waiting_leases: u64,
+    pub last_asked_at: Option<String>,
+    pub since_start: Option<Flow>,
+    pub settings: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    pub scheduled: u64,
+    pub ready: u64,
+    pub leased: u64,
+    pub parked: u64,
+    pub done: u64,
+    pub dead: u64,
+}
+
+impl Counts {
+    /// Each status with its count, in the order of a job's life.
+    pub fn all(&self) -> [(&'static str, u64); 6] {
+        let Counts { scheduled, ready, leased, parked, done, dead } = *self;
+        [
+            ("scheduled", scheduled),
+            ("ready", ready),
+            ("leased", leased),
+            ("parked", parked),
+            ("done", done),
+            ("dead", dead),
+        ]
+    }
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+pub(crate) struct Flow {
+    pub submitted: u64,
+    pub leased: u64,
+    pub completed: u64,
+    pub requeued: u64,
+    pub died: u64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct WorkerPage {
+    pub workers: Vec<Worker>,
+    pub next_cursor: Option<String>,
+    #[serde(default)]
+    pub partial: bool,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Worker {
+    pub name: String,
+    pub door: String,
+    pub connection: Option<u64>,
+    pub seen_at: Option<String>,
+    pub queues: Vec<String>,
+    #[serde(default)]
+    pub queues_base64: Vec<String>,
+    pub queues_count: usize,
+    pub waiting: u32,
+    pub jobs: Vec<Held>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Held {
+    pub id: u64,
+    #[serde(flatten)]
+    pub queue: QueueName,
+    pub started_at: String,
+    pub deadline_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ConstraintPage {
+    pub constraints: Vec<Constraint>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Constraint {
+    pub name: String,
+    pub queue: Option<String>,
+    pub queue_glob: Option<String>,
+    #[serde(rename = "where", default)]
+    pub conditions: Vec<ConditionBody>,
+    pub per: Option<String>,
+    pub rate: Option<RateBody>,
+    pub running_max: Option<u64>,
+    pub unreadable: Option<String>,
+    pub buckets_count: u64,
+    pub remaining: u64,
+    #[serde(default)]
+    pub notes: Vec<String>,
+    pub buckets: Vec<Bucket>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Bucket {
+    pub value_hash: Option<String>,
+    pub running: u64,
+    pub jobs: u64,
+    pub tokens: Option<u64>,
+    pub admits: bool,
+    pub frees_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct AuditPage {
+    pub entries: Vec<AuditEntry>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct AuditEntry {
+    pub at: String,
+    pub who: Who,
+    pub action: String,
+    pub job: Option<u64>,
+    #[serde(flatten)]
+    pub queue: QueueName,
+    pub constraint: Option<String>,
+    #[serde(default)]
+    pub detail: String,
+    pub count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Who {
+    pub kind: String,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub address: String,
+    pub door: String,
+}
+
+#[derive(Deserialize, Clone)]
+pub(crate) struct Server {
+    pub version: String,
+    pub started_at: String,
+    pub status: String,
+    pub disk_full: bool,
+    pub clock_held: bool,
+    pub doors: Vec<Door>,
+    pub jobs: u64,
+    pub jobs_finished: u64,
+    pub queues: u64,
+    pub waits: u64,
+    pub log_bytes: u64,
+}
+
+#[derive(Deserialize, Clone)]
+pub(crate) struct Door {
+    pub name: String,
+    pub address: String,
+    pub connections: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct BulkAnswer {
+    pub matched: u64,
+    pub changed: u64,
+    #[serde(default)]
+    pub refused: std::collections::BTreeMap<String, u64>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Purged {
+    pub deleted: u64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Submitted {
+    pub id: u64,
+}

@@ -1,0 +1,159 @@
+//! What people do from pages: asked first, done by a form, and in the audit log.
+
+use serde_json::json;
+use spindle_testkit::TokensFile;
+
+use crate::harness::{Bench, Browser, Html};
+
+/// Opens the question at an address, sends its form to `to`, and gives what comes.
+async fn answer(browser: &mut Browser<'_>, at: &str, to: &str) -> spindle_testkit::Reply {
+    let page = browser.page(at).await;
+    page.is_sound(at);
+    let form = page.form(to);
+    browser.post(to, &form).await
+}
+
+#[tokio::test]
+async fn a_job_is_parked_released_moved_cancelled_retried_and_deleted() {
+    let bench = Bench::guarded(TokensFile::of_all_roles().access(false));
+    let id = bench.submit(json!({ "queue": "mail" })).await;
+    let mut browser = Browser::with_token(&bench, "manage").await;
+    for (action, status) in
+        [("park", "parked"), ("release", "ready"), ("cancel", "dead"), ("retry", "ready")]
+    {
+        let path = format!("/jobs/{id}/{action}");
+        let reply = answer(&mut browser, &path, &path).await;
+        assert_eq!(reply.header("location"), format!("/jobs/{id}"), "{action}: {}", reply.text());
+        assert_eq!(bench.status_of(id).await, status);
+    }
+    let path = format!("/jobs/{id}/move");
+    let mut form = browser.page(&path).await.form(&path);
+    form.insert("queue".to_owned(), "<other>".to_owned());
+    assert_eq!(browser.post(&path, &form).await.status, 303);
+    browser.page(&format!("/jobs/{id}")).await.says("in <other>");
+    form.insert("queue".to_owned(), "x".repeat(513));
+    let refused = browser.post(&path, &form).await;
+    assert_eq!(refused.status, 400);
+    Html::of(&refused).says("a queue's name has 1 to 512 bytes");
+    let path = format!("/jobs/{id}/delete");
+    let reply = answer(&mut browser, &path, &path).await;
+    Html::of(&reply).says(&format!("Job {id} is deleted"));
+    assert_eq!(bench.status_of(id).await, "gone");
+    assert_eq!(browser.get(&path).await.status, 404);
+    assert_eq!(browser.post(&path, &form).await.status, 404);
+    assert_eq!(browser.get("/jobs/1/explode").await.status, 404);
+    let log = bench.api("", "GET", "/api/v1/audit", None).await.json();
+    let entries = log["entries"].as_array().unwrap();
+    let did: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(did, ["delete", "move", "retry", "cancel", "release", "park"]);
+    assert!(entries.iter().all(|entry| entry["who"]["name"] == "manage"), "{log}");
+    let page = Browser::with_token(&bench, "admin").await.page("/audit?action=move").await;
+    page.is_sound("/audit");
+    page.says(&format!("manage · · api move job {id} in mail to <other>"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said() {
+    let bench = Bench::new();
+    let id = bench.submit(json!({ "queue": "mail" })).await;
+    let mut browser = Browser::new(&bench);
+    let path = format!("/jobs/{id}/retry");
+    let reply = answer(&mut browser, &path, &path).await;
+    assert_eq!(reply.status, 409);
+    Html::of(&reply).says("only a done or dead job can be retried");
+}
+
+#[tokio::test]
+async fn all_that_a_search_means_are_counted_first_and_then_changed() {
+    let bench = Bench::new();
+    let dead = bench.dead("import", "connection refused").await;
+    let jobs = json!({ "jobs": vec![json!({ "queue": "import", "tags": ["a"] }); 300] });
+    bench.api("", "POST", "/api/v1/jobs/batch", Some(jobs)).await.is(200);
+    let mut browser = Browser::new(&bench);
+    let list = browser.page("/jobs?queue=import&status=dead").await;
+    let at = "/jobs/all/retry?queue=import&status=dead";
+    assert!(list.links().contains(&at));
+    browser.page(at).await.says("Retry 1 job?");
+    let reply = answer(&mut browser, at, "/jobs/all/retry").await;
+    Html::of(&reply).says("Retry: 1 job changed");
+    assert_eq!(bench.status_of(dead).await, "ready");
+    // Those that cannot be changed are said before.
+    let at = "/jobs/all/retry?queue=import";
+    let page = browser.page(at).await;
+    page.says("Retry 0 jobs?");
+    page.says("301 of them cannot be changed: job not finished.");
+    let at = "/jobs/all/delete?queue=import&tag=a";
+    browser.page(at).await.says("Delete 300 jobs?");
+    let reply = answer(&mut browser, at, "/jobs/all/delete").await;
+    Html::of(&reply).says("Delete: 300 jobs changed");
+    browser.page("/jobs?queue=import").await.says("1 job");
+    // Without anything that narrows it, it would mean everything.
+    assert_eq!(browser.get("/jobs/all/delete").await.status, 400);
+    assert_eq!(browser.get("/jobs/all/explode?queue=import").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_resumed_and_purged() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "a&b=<c>" })).await;
+    let parked = bench.submit(json!({ "queue": "a&b=<c>", "parked": true })).await;
+    let mut browser = Browser::new(&bench);
+    let queue = "queue=a%26b%3D%3Cc%3E";
+    for (action, says) in [("pause", "paused: nothing is leased"), ("resume", "running")] {
+        let (at, to) = (format!("/queue/{action}?{queue}"), format!("/queue/{action}"));
+        let reply = answer(&mut browser, &at, &to).await;
+        let back = reply.header("location").to_owned();
+        assert_eq!(back, format!("/queue?{queue}"), "{}", reply.text());
+        browser.page(&back).await.says(says);
+    }
+    let at = format!("/queue/purge?{queue}");
+    browser.page(&at).await.says("Its ready and scheduled jobs are deleted: 1 job.");
+    let reply = answer(&mut browser, &at, "/queue/purge").await;
+    Html::of(&reply).says("1 job deleted");
+    assert_eq!(bench.status_of(parked).await, "parked");
+    assert_eq!(browser.get("/queue/explode?queue=a").await.status, 404);
+    assert_eq!(browser.get("/queue/pause?queue=gone").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_job_is_submitted_as_it_is_written() {
+    let bench = Bench::new();
+    let mut browser = Browser::new(&bench);
+    let page = browser.page("/submit?queue=mail").await;
+    let mut form = page.form("/submit");
+    assert_eq!(form["queue"], "mail");
+    let json = "{\"b\": 1.500, \"a\": 12345678901234567890}";
+    for (kind, payload) in [("json", json), ("text", "<b>\r\n&")] {
+        form.insert("payload_type".to_owned(), kind.to_owned());
+        form.insert("payload".to_owned(), payload.to_owned());
+        form.insert("tags".to_owned(), "eu, invoice".to_owned());
+        form.insert("priority".to_owned(), "7".to_owned());
+        let reply = browser.post("/submit", &form).await;
+        assert_eq!(reply.status, 303, "{}", reply.text());
+        let at = reply.header("location").to_owned();
+        let kept = browser.get(&format!("{at}/bytes/payload")).await;
+        assert_eq!(kept.text(), payload);
+        assert_eq!(kept.header("content-type"), "application/octet-stream");
+        assert!(kept.header("content-disposition").starts_with("attachment;"));
+        let page = browser.page(&at).await;
+        page.says("Priority 7");
+        page.says("eu invoice");
+    }
+    for (field, wrong, says) in [
+        ("payload", "{\"a\":", "is not JSON"),
+        ("priority", "high", "priority is a whole number"),
+        ("run_at", "tomorrow", "run_at"),
+        ("queue", "", "queue is missing"),
+    ] {
+        let mut form = form.clone();
+        form.insert("payload_type".to_owned(), "json".to_owned());
+        form.insert("payload".to_owned(), "[\"kept\"]".to_owned());
+        form.insert(field.to_owned(), wrong.to_owned());
+        let reply = browser.post("/submit", &form).await;
+        assert_eq!(reply.status, 400, "{field}");
+        let page = Html::of(&reply);
+        page.is_sound("a form that was refused");
+        page.says(says);
+        assert!(field == "payload" || page.text.contains("[\"kept\"]"), "{field}");
+    }
+}

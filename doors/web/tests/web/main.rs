@@ -1,0 +1,16 @@
+//! The web pages, over a live API on a test bench.
+
+#[cfg(test)]
+mod access;
+#[cfg(test)]
+mod actions;
+#[cfg(test)]
+mod forms;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod reading;

@@ -1,0 +1,243 @@
+//! What each page says.
+
+use serde_json::json;
+use spindle_web::{Options, SettingLine};
+
+use crate::harness::{Bench, Browser, Html, request};
+
+/// All pages that are opened by an address alone.
+pub const PAGES: [&str; 11] = [
+    "/",
+    "/queues",
+    "/jobs",
+    "/dead",
+    "/scheduled",
+    "/workers",
+    "/constraints",
+    "/submit",
+    "/audit",
+    "/server",
+    "/login",
+];
+
+#[tokio::test]
+async fn every_page_is_whole_before_there_is_anything() {
+    let bench = Bench::new();
+    for path in PAGES {
+        let page = bench.page(path).await;
+        page.is_sound(path);
+        for link in page.links().into_iter().filter(|link| *link != "#main") {
+            let reply = bench.get(link).await;
+            assert_eq!(reply.status, 200, "{path} links to {link}");
+        }
+    }
+    bench.page("/jobs").await.says("spindle add mail");
+    bench.page("/dead").await.says("No job is dead here.");
+}
+
+#[tokio::test]
+async fn pages_may_load_and_run_nothing_but_their_own() {
+    let bench = Bench::new();
+    for path in ["/", "/nowhere", "/jobs/1"] {
+        let reply = bench.get(path).await;
+        let policy = reply.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"));
+        assert!(
+            policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(reply.header("x-content-type-options"), "nosniff");
+        assert_eq!(reply.header("referrer-policy"), "same-origin");
+        assert_eq!(reply.header("x-frame-options"), "DENY");
+        assert_eq!(reply.header("cache-control"), "no-store");
+    }
+}
+
+#[tokio::test]
+async fn files_are_named_by_their_content_and_kept() {
+    let bench = Bench::new();
+    let page = bench.page("/").await;
+    let files = page.all("link").filter_map(|link| link.attributes.get("href"));
+    let files: Vec<_> = files.chain(page.all("script").map(|it| &it.attributes["src"])).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let reply = bench.get(file).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.header("cache-control"), "public, max-age=31536000, immutable");
+        let other = file.replacen('-', "-0", 1);
+        assert_eq!(bench.get(&other).await.status, 404, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn problems_are_pages_for_people_and_json_for_programs() {
+    let bench = Bench::new();
+    let page = Html::of(&bench.get("/nowhere").await);
+    page.is_sound("/nowhere");
+    page.says("404 There is nothing at this path");
+    let gone = bench.get("/jobs/9").await;
+    assert_eq!(gone.status, 404);
+    Html::of(&gone).says("There is no such job");
+    for (path, accept) in [
+        ("/nowhere", "application/json"),
+        ("/nowhere", "*/*"),
+        ("/jobs/9", "application/json"),
+        ("/api/v1/nowhere", "text/html,*/*;q=0.8"),
+        ("/api/v1/jobs/9", "text/html,*/*;q=0.8"),
+    ] {
+        let asked = request("GET", path).header("accept", accept);
+        let reply = bench.send(asked.body(Default::default()).unwrap()).await;
+        assert_eq!(reply.status, 404, "{path}");
+        assert_eq!(reply.header("content-type"), "application/problem+json", "{path} {accept}");
+    }
+    let long = format!("/jobs?text={}", "x".repeat(2_000));
+    let refused = bench.get(&long).await;
+    assert_eq!(refused.status, 400);
+    Html::of(&refused).is_sound("a search that is too long");
+}
+
+#[tokio::test]
+async fn the_overview_says_what_needs_attention() {
+    let bench = Bench::new();
+    bench.page("/").await.says("Nothing: no queue waits for a worker");
+    bench.submit(json!({ "queue": "resize" })).await;
+    bench.dead("import", "connection refused to db-1").await;
+    bench.submit(json!({ "queue": "mail" })).await;
+    bench.api("", "POST", "/api/v1/queues/mail/pause", None).await.is(200);
+    let limit = json!({ "queue": "smtp", "running_max": 0 });
+    bench.api("", "PUT", "/api/v1/constraints/smtp-rate", Some(limit)).await.is(201);
+    bench.submit(json!({ "queue": "smtp" })).await;
+    bench.pass(14 * 60_000);
+    let page = bench.page("/").await;
+    page.is_sound("/");
+    page.says("resize No worker. 1 job ready, the next waits 14 min.");
+    page.says("mail Paused. 1 job ready.");
+    page.says("import 1 job is dead.");
+    page.says("smtp-rate Constraint is full: 1 job cannot start for now.");
+    assert!(page.links().contains(&"/jobs/all/retry?queue=import&status=dead"));
+}
+
+#[tokio::test]
+async fn a_dead_job_says_what_happened_and_what_to_do() {
+    let bench = Bench::new();
+    let id = bench.dead("mail", "550 mailbox unavailable").await;
+    let page = bench.page(&format!("/jobs/{id}")).await;
+    page.is_sound("a job");
+    page.says(&format!("Job {id}"));
+    page.says("dead in mail · 1 of 1 failures · came in by api");
+    page.says("Why it does not run: it failed for good at try 1 of 1");
+    page.says("550 mailbox unavailable; retry lets it run again.");
+    page.says("Submitted 03:04:05 Try 1 ✗");
+    page.says("smtp-1");
+    let links = page.links();
+    assert!(links.contains(&format!("/jobs/{id}/retry").as_str()));
+    assert!(!links.contains(&format!("/jobs/{id}/park").as_str()));
+    bench.page("/dead").await.says("550 mailbox unavailable");
+    // By any of its names, from the search.
+    let found = bench.get(&format!("/search?q=+{id}+")).await;
+    assert_eq!(found.header("location"), format!("/jobs/{id}"));
+    assert_eq!(bench.get("/search?q=mail").await.header("location"), "/queue?queue=mail");
+    assert_eq!(bench.get("/search?q=a+b").await.header("location"), "/jobs?text=a%20b");
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_what_the_api_knows() {
+    let bench = Bench::new();
+    let tagged =
+        json!({ "queue": "mail", "tags": ["eu"], "unique": { "key": "k-1" }, "payload": "xyz" });
+    let id = bench.submit(tagged).await;
+    let other = bench.submit(json!({ "queue": "other", "run_at": "2030-01-01T00:00:00Z" })).await;
+    for (query, found, not) in [
+        ("queue=mail", id, other),
+        ("tag=eu", id, other),
+        ("unique_key=k-1", id, other),
+        ("text=xyz", id, other),
+        ("status=scheduled", other, id),
+        ("status=ready&door=api", id, other),
+        ("queue=other&tag=&text=", other, id),
+    ] {
+        let page = bench.page(&format!("/jobs?{query}")).await;
+        let links = page.links();
+        assert!(links.contains(&format!("/jobs/{found}").as_str()), "{query}");
+        assert!(!links.contains(&format!("/jobs/{not}").as_str()), "{query}");
+    }
+    bench.page("/jobs?queue=mail").await.says("1 job");
+    let page = bench.page("/scheduled").await;
+    assert!(page.links().contains(&format!("/jobs/{other}").as_str()));
+    assert_eq!(bench.get("/jobs?status=nonsense").await.status, 400);
+    assert_eq!(bench.get("/jobs?cursor=x").await.status, 400);
+}
+
+#[tokio::test]
+async fn lists_are_paged_and_stay_short() {
+    let bench = Bench::new();
+    let text = "a longer error \"than\" most <are>; ".repeat(10);
+    for batch in 0..10 {
+        let job =
+            json!({ "queue": format!("queue-{batch}"), "payload": text, "tags": [text[..100]] });
+        let jobs = json!({ "jobs": vec![job; 1_000] });
+        bench.api("", "POST", "/api/v1/jobs/batch", Some(jobs)).await.is(200);
+    }
+    for path in PAGES {
+        bench.page(path).await.is_sound(path);
+    }
+    let first = bench.page("/jobs?queue=queue-9").await;
+    first.says("1,000 jobs");
+    let next = first.all("a").find(|link| link.text == "Next page").unwrap();
+    let second = bench.page(&next.attributes["href"]).await;
+    second.is_sound("the second page");
+    let jobs = |page: &Html| -> Vec<String> {
+        let rows = page.all("tr").filter_map(|row| row.attributes.get("data-key"));
+        rows.cloned().collect()
+    };
+    assert_eq!((jobs(&first).len(), jobs(&second).len()), (50, 50));
+    assert!(jobs(&first).iter().all(|id| !jobs(&second).contains(id)));
+    bench.page("/queue?queue=queue-9").await.is_sound("a queue");
+}
+
+#[tokio::test]
+async fn a_queue_says_what_is_in_it_and_who_works() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "mail" })).await;
+    let leased = bench.submit(json!({ "queue": "mail", "priority": 5 })).await;
+    bench.lease("mail", "worker-7").await;
+    let settings = json!({ "keep_ms": 86_400_000, "jobs_max": 5_000 });
+    bench.api("", "PUT", "/api/v1/queues/mail/settings", Some(settings)).await.is(200);
+    let page = bench.page("/queue?queue=mail").await;
+    page.is_sound("a queue");
+    page.says("ready 1 leased 1");
+    page.says("worker-7");
+    page.says("Keep 1 day");
+    page.says("Jobs max 5,000");
+    let workers = bench.page("/workers").await;
+    workers.is_sound("/workers");
+    workers.says(&format!("worker-7 api {leased} of mail"));
+    assert_eq!(bench.get("/queue?queue=gone").await.status, 404);
+    assert_eq!(bench.get("/queue").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_server_shows_its_settings() {
+    let line = SettingLine {
+        name: "log-bytes-max",
+        value: "64 GiB".to_owned(),
+        from: "flag (--log-bytes-max)".to_owned(),
+    };
+    let bench = Bench::with(Options { settings: vec![line], ..Options::default() });
+    let page = bench.page("/server").await;
+    page.is_sound("/server");
+    page.says("log-bytes-max 64 GiB flag (--log-bytes-max)");
+    page.says(&format!("Spindle {}", env!("CARGO_PKG_VERSION")));
+    page.says("of 64 GiB");
+}
+
+#[tokio::test]
+async fn colours_are_chosen_without_a_script() {
+    let bench = Bench::new();
+    let mut browser = Browser::new(&bench);
+    let page = browser.page("/jobs?queue=a").await;
+    assert_eq!(page.elements[0].attributes["data-theme"], "auto");
+    let reply = browser.post("/theme", &page.form("/theme")).await;
+    assert_eq!((reply.status.as_u16(), reply.header("location")), (303, "/jobs?queue=a"));
+    assert_eq!(browser.page("/").await.elements[0].attributes["data-theme"], "dark");
+}
