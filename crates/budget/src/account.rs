@@ -22,7 +22,7 @@ impl Account {
         Account { budget, holder, number, entry: OnceLock::new() }
     }
 
-    /// The holder has so many bytes now.
+    /// The holder has this many bytes now.
     #[inline]
     pub fn set(&self, bytes: usize) {
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes };
@@ -31,7 +31,7 @@ impl Account {
         }
     }
 
-    /// The holder has so many bytes more. A few are not counted, and not when they are
+    /// The holder has this many bytes more. A few are not counted, and not when they are
     /// [removed](Account::remove) either.
     pub fn add(&self, bytes: usize) {
         if bytes > FREE_BYTES {
@@ -39,7 +39,7 @@ impl Account {
         }
     }
 
-    /// The holder has so many bytes less.
+    /// The holder has this many bytes fewer.
     pub fn remove(&self, bytes: usize) {
         if bytes > FREE_BYTES {
             self.spend(bytes);

@@ -13,8 +13,7 @@ use tracing_subscriber::{
 
 use crate::config::{Config, LogFormat};
 
-/// A field is cut off behind so many characters: what comes from outside is not as long as it
-/// likes.
+/// The most characters of a field. The rest is cut off: much of it comes from outside.
 const FIELD_CHARS_MAX: usize = 4096;
 
 /// Begins to log, as the settings say.

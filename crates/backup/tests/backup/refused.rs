@@ -79,7 +79,7 @@ fn a_folder_that_is_not_empty_is_not_restored_to() {
     assert!(matches!(error, BackupError::NoBackup { .. }), "{error}");
 }
 
-/// A source that says something else than there is.
+/// A source whose answers do not agree with what it holds.
 struct Liar<'a> {
     log: &'a FileLog,
     list: fn(&mut Listing),

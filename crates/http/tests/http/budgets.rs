@@ -50,7 +50,7 @@ impl Served {
         stream
     }
 
-    /// Sends so many bytes of a longer body, and waits until they are counted.
+    /// Sends this many bytes of a longer body, and waits until they are counted.
     fn begin_body(&self, path: &str, length: usize, sent: usize) -> TcpStream {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\

@@ -253,7 +253,7 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| set(&mut config.finished_bytes_max, size(text))),
     Setting::one("audit-days", "DAYS", "90")
         .help(
-            "Keep what people did in the audit log for so many days, from 1 to 3650; see \
+            "Keep what people did in the audit log for this many days, from 1 to 3650; see \
              `spindle audit`.",
         )
         .apply(|config, text| {
