@@ -131,6 +131,11 @@ mod tests {
         assert_eq!(bench.held(), 50 * 1024 + 1);
         assert_eq!(bench.budget.readings().closed, 1);
         assert_eq!(accounts.each_ref().map(Account::is_closed), [false, true, false]);
+        // What is left when the largest has gone is just within the limit: nobody else goes.
+        accounts[2].set(70 * KIB);
+        let larger = bench.account(4, 71 * KIB);
+        assert_eq!((bench.asked(), bench.held()), (vec![2, 4], 100 * 1024));
+        drop(larger);
     }
 
     #[test]
