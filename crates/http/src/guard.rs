@@ -1,10 +1,9 @@
 //! Who may come in: a web page of somebody else must not be able to use a server on loopback.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use crate::names::{HostName, Names};
 use crate::problem::{Answered, Code, Problem};
@@ -12,20 +11,16 @@ use crate::problem::{Answered, Code, Problem};
 /// What browsers say about where a request comes from.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Lets in what calls the server by a name of its own, and no writes of foreign pages.
-pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
-    let checked = check(&request, &names);
-    let mut response = match checked {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    };
+/// What no answer is without: it is what it says it is, and stays with who asked.
+pub(crate) fn closed_to_others(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-fn check(request: &Request, names: &Names) -> Answered<()> {
+/// Lets in what calls the server by a name of its own, and no writes of foreign pages.
+pub(crate) fn check(request: &Request, names: &Names) -> Answered<()> {
     let host = host_of(request.version(), request.uri(), request.headers())?;
     if !names.has(host) {
         return Err(unknown(host));

@@ -1,6 +1,6 @@
 //! What all HTTP doors share.
 //!
-//! A door gives an axum `Router` with its state applied and no fallback of its own; [`site()`] puts
+//! A door gives an axum `Router` with its state applied and no fallback of its own; [`Site`] puts
 //! the routers of all doors behind one guard that keeps strangers out, and [`listen`] serves them
 //! on several threads, with limits and an orderly end. A handler is a translation: it turns a request
 //! into calls of the engine through an [`EngineBridge`], and answers once what the answer reveals
@@ -42,10 +42,10 @@ pub use constraint::{ConditionBody, ConstraintBody, ConstraintShown, Op, RateBod
 pub use held::while_unread;
 pub use large::{SMALL_BYTES_MAX, work_on_bytes};
 pub use names::{HostName, HostNameError, HostNames, Names};
-pub use pass::{Needs, Pass, Table, admit};
+pub use pass::{Entrance, Needs, Pass, Table};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use request::{REQUEST_ID, REQUEST_ID_BYTES_MAX};
-pub use site::{site, site_with};
+pub use site::Site;
 pub use trace::{TRACEPARENT, Trace, trace_header};
 pub use whole::{Integer, whole, whole_or_null};
 pub use words::door_word;

@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
 use spindle_engine::Committer;
@@ -18,6 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
 use crate::serving::{self, OpenConnections, Server, Stage};
+use crate::site::Site;
 
 /// How the listener serves.
 #[derive(Clone, Debug)]
@@ -89,12 +89,12 @@ impl HttpListener {
         HttpListener { tls, ..self }
     }
 
-    /// Serves routes on threads of their own. `committer` is the engine that the routes call.
+    /// Serves a site on threads of their own. `committer` is the engine that its routes call.
     /// `connections` counts those that are open. Each request carries its [`Peer`](spindle_engine::Peer)
     /// as an extension.
     pub fn start(
         self,
-        router: Router,
+        site: Site,
         committer: Arc<dyn Committer>,
         config: HttpConfig,
         connections: Arc<AtomicUsize>,
@@ -103,7 +103,7 @@ impl HttpListener {
         let (ending, ended) = channel::<()>();
         let HttpConfig { threads, limits, budgets, places } = config;
         let open = OpenConnections::new(places.door(DOOR), connections);
-        let server = Server { router, limits, budgets, tls: self.tls, stages, open };
+        let server = Server { site, limits, budgets, tls: self.tls, stages, open };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
             stage,

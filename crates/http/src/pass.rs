@@ -1,6 +1,6 @@
 //! Who asks, and whether they may: found out before a request comes to its handler.
 //!
-//! A door puts its routes behind [`admit`], with a [`Table`] that says what each of them needs. What
+//! A door puts its routes behind an [`Entrance`], with a [`Table`] that says what each of them needs. What
 //! the route alone tells is checked here. The queues and jobs that a request names are known to the
 //! door only: the extractor or handler that reads such a name asks the request's [`Pass`].
 
@@ -12,7 +12,7 @@ use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use spindle_access::{Access, Denied, Login, Role, Target};
 use spindle_core::audit::Actor;
 use spindle_core::job::Origin;
@@ -42,64 +42,30 @@ pub enum Needs {
 /// method `*` is any other. What is not in it is for `admin` only.
 pub type Table = &'static [(&'static str, &'static str, Needs)];
 
-/// A door's routes and what they need.
-struct Admission {
-    door: &'static str,
-    access: Access,
-    table: Table,
-    /// What stands before the table's paths.
-    base: &'static str,
-    refuse: fn(Denied) -> Response,
+/// Where requests come in at a door's routes: the question who may use them, and whether the door can
+/// answer.
+pub struct Entrance {
+    /// Whose routes they are.
+    pub door: Origin,
+    /// Who may use the server.
+    pub access: Access,
+    /// What the routes need.
+    pub table: Table,
+    /// Where the routes are nested: what stands before the table's paths.
+    pub base: &'static str,
+    /// Says a refusal in the door's own form.
+    pub refuse: fn(Denied) -> Response,
+    /// Says of what may be asked why it cannot be answered. One layer does both: each costs every
+    /// request copies of what is behind it.
+    pub check: fn(&Request) -> Answered<()>,
 }
 
-/// Puts the routes of a door behind the question who may use them. `base` is where they are nested,
-/// `refuse` says a refusal in the door's own form.
-pub fn admit(
-    door: Origin,
-    routes: Router,
-    access: Access,
-    table: Table,
-    base: &'static str,
-    refuse: fn(Denied) -> Response,
-) -> Router {
-    let door = door_word(door);
-    let admission = Arc::new(Admission { door, access, table, base, refuse });
-    routes.layer(from_fn_with_state(admission, admitted))
-}
-
-async fn admitted(
-    State(admission): State<Arc<Admission>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let login = admission.login(&request);
-    let notes = request.extensions().get::<Arc<Notes>>().cloned();
-    if let Some(notes) = &notes {
-        notes.set_door(admission.door);
+impl Entrance {
+    /// Puts the routes behind it.
+    pub fn admit(self, routes: Router) -> Router {
+        routes.layer(from_fn_with_state(Arc::new(self), admitted))
     }
-    let mut response = match admission.check(login, &request) {
-        Ok(pass) => {
-            let pass = Pass { notes, ..pass };
-            request.extensions_mut().insert(pass);
-            next.run(request).await
-        }
-        Err(denied) => {
-            let mut response = (admission.refuse)(denied);
-            if let Denied::TooFast(Excess { wait, .. }) = denied {
-                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-            }
-            response
-        }
-    };
-    if response.status() == StatusCode::UNAUTHORIZED {
-        let how = HeaderValue::from_static("Bearer realm=\"spindle\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
-    }
-    response
-}
 
-impl Admission {
     fn login(&self, request: &Request) -> Login {
         let peer = request.extensions().get::<Peer>();
         let mut login = self.access.login(peer.and_then(|peer| peer.certificate.as_ref()));
@@ -113,7 +79,7 @@ impl Admission {
         login
     }
 
-    fn check(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
+    fn pass_for(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
         login.count()?;
         if login.is_open() {
             return Ok(Pass::new(login, Role::Admin));
@@ -139,6 +105,44 @@ impl Admission {
         let row = self.table.iter().find(is_row);
         row.map_or(Needs::Server(Role::Admin), |(_, _, needs)| *needs)
     }
+}
+
+async fn admitted(
+    State(entrance): State<Arc<Entrance>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let login = entrance.login(&request);
+    let notes = request.extensions().get::<Arc<Notes>>().cloned();
+    if let Some(notes) = &notes {
+        notes.set_route(
+            door_word(entrance.door),
+            request.extensions().get::<MatchedPath>().cloned(),
+        );
+    }
+    let mut response = match entrance.pass_for(login, &request) {
+        Ok(pass) => {
+            let pass = Pass { notes, ..pass };
+            request.extensions_mut().insert(pass);
+            match (entrance.check)(&request) {
+                Ok(()) => next.run(request).await,
+                Err(problem) => problem.into_response(),
+            }
+        }
+        Err(denied) => {
+            let mut response = (entrance.refuse)(denied);
+            if let Denied::TooFast(Excess { wait, .. }) = denied {
+                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
+        }
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let how = HeaderValue::from_static("Bearer realm=\"spindle\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    response
 }
 
 /// The token of a request (RFC 6750, 2.1). Other schemes are not for this server. One that is there
@@ -174,7 +178,7 @@ impl Pass {
     ///
     /// # Errors
     ///
-    /// Its route is not behind [`admit`], so that nobody may use it.
+    /// Its route is not behind an [`Entrance`], so that nobody may use it.
     pub fn of(parts: &Parts) -> Answered<Pass> {
         let pass = parts.extensions.get::<Pass>().cloned();
         pass.ok_or_else(|| Problem::new(Code::Forbidden, "nobody may use this route"))

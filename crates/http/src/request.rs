@@ -7,9 +7,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use spindle_engine::spans::{Span, SpanKind, SpanSink, new_trace};
 use spindle_engine::{COMMANDS, ShownName, logs_commands};
@@ -36,12 +35,17 @@ pub(crate) struct ConnectionNumber(pub u64);
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     door: OnceLock<&'static str>,
+    route: OnceLock<MatchedPath>,
     queue: OnceLock<ShownName>,
 }
 
 impl Notes {
-    pub fn set_door(&self, door: &'static str) {
+    /// The request has come to a route of a door.
+    pub fn set_route(&self, door: &'static str, route: Option<MatchedPath>) {
         let _ = self.door.set(door);
+        if let Some(route) = route {
+            let _ = self.route.set(route);
+        }
     }
 
     /// The first queue that the request turns out to be about.
@@ -54,15 +58,15 @@ impl Notes {
     }
 }
 
-/// Names each request, and says in the log and to `spans` what became of it.
-pub(crate) async fn observe(
-    State(spans): State<Option<Arc<dyn SpanSink>>>,
+/// Names a request, and says in the log and to `spans` what became of it.
+pub(crate) async fn observed(
+    spans: Option<&Arc<dyn SpanSink>>,
     mut request: Request,
-    next: Next,
+    answer: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let id = id_of(request.headers());
     let observed = Observed::begin(spans, &mut request);
-    let mut response = with_id(next.run(request).await, &id).await;
+    let mut response = with_id(answer(request).await, &id).await;
     if let Some(observed) = observed {
         observed.end(&id, &response);
     }
@@ -119,19 +123,17 @@ struct Observed {
     /// Its connection's number; 0 if it came over none.
     connection: u64,
     method: String,
-    route: String,
     span: Option<(Arc<dyn SpanSink>, RequestTrace)>,
 }
 
 impl Observed {
     /// Nothing, if nobody wants to know.
-    fn begin(spans: Option<Arc<dyn SpanSink>>, request: &mut Request) -> Option<Observed> {
+    fn begin(spans: Option<&Arc<dyn SpanSink>>, request: &mut Request) -> Option<Observed> {
         if spans.is_none() && !logs_commands() {
             return None;
         }
-        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-        let route = route.unwrap_or_default().to_owned();
-        let span = spans.filter(|_| !WATCHED.contains(&route.as_str())).and_then(|spans| {
+        let is_watched = WATCHED.contains(&request.uri().path());
+        let span = spans.filter(|_| !is_watched).and_then(|spans| {
             let given = trace_of(request.headers());
             // Who has begun the trace and does not record it wants no spans of it.
             let parent = given.filter(|trace| trace.is_sampled());
@@ -139,7 +141,10 @@ impl Observed {
                 return None;
             }
             let own = new_trace(parent);
-            Some((spans, RequestTrace { own, parent: parent.map(|parent| parent.span) }))
+            Some((
+                Arc::clone(spans),
+                RequestTrace { own, parent: parent.map(|parent| parent.span) },
+            ))
         });
         let notes = Arc::<Notes>::default();
         request.extensions_mut().insert(Arc::clone(&notes));
@@ -153,14 +158,14 @@ impl Observed {
             began_at: SystemTime::now(),
             connection: connection.map_or(0, |number| number.0),
             method: request.method().to_string(),
-            route,
             span,
         })
     }
 
     fn end(self, id: &HeaderValue, response: &Response) {
-        let Observed { notes, began, began_at, connection, method, route, span } = self;
+        let Observed { notes, began, began_at, connection, method, span } = self;
         let door = notes.door.get().copied().unwrap_or("http");
+        let route = notes.route.get().map(MatchedPath::as_str).unwrap_or_default();
         let (queue, status) = (notes.queue(), response.status().as_u16());
         let request = id.to_str().unwrap_or_default();
         let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -180,7 +185,7 @@ impl Observed {
             let mut span = Span::new(name, SpanKind::Server, own, parent);
             (span.began, span.ended) = (began_at, began_at + began.elapsed());
             span.put("http.request.method", method);
-            span.put("http.route", route);
+            span.put("http.route", route.to_owned());
             span.put("http.response.status_code", i64::from(status));
             span.put("spindle.door", door);
             span.put("spindle.request_id", request);

@@ -1,5 +1,6 @@
 //! One serving thread: its runtime, its connections, and the loop that commits for them.
 
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
@@ -7,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use hyper::Request;
@@ -28,7 +28,6 @@ use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tower::ServiceExt;
 
 use crate::commit_loop::{CommitLoop, Member};
 use crate::date::date;
@@ -36,6 +35,7 @@ use crate::head::head_bytes;
 use crate::held::Held;
 use crate::listen::Limits;
 use crate::request::ConnectionNumber;
+use crate::site::Site;
 use crate::write_timeout::WriteTimeout;
 
 /// After an accept that failed (no more file descriptors): to come again at once would only spin.
@@ -59,7 +59,7 @@ async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
 /// What all serving threads of a listener share.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub router: Router,
+    pub site: Site,
     pub limits: Limits,
     pub budgets: Budgets,
     pub tls: ListenerTls,
@@ -215,7 +215,7 @@ impl Server {
         let client = Peer { address, encrypted, certificate };
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
-        let (router, member) = (self.router, Arc::new(member));
+        let (site, member) = (self.site, Arc::new(member));
         let holds = held.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (member, held) = (Arc::clone(&member), holds.clone());
@@ -227,21 +227,19 @@ impl Server {
                 request.extensions_mut().insert(number);
             }
             let fits = head_bytes(&request) <= self.limits.head_bytes_max;
-            let answer = fits.then(|| router.clone().oneshot(request));
+            let answer = fits.then(|| site.clone().answer(request));
             async move {
                 let mut answer = match answer {
                     Some(answer) => answer.await,
-                    None => Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response()),
+                    None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
                 };
-                if let (Ok(answer), Some(date)) = (&mut answer, date(SystemTime::now())) {
+                if let Some(date) = date(SystemTime::now()) {
                     answer.headers_mut().insert(DATE, date);
                 }
                 member.answered();
                 held.serves(false);
-                if let Ok(answer) = &answer {
-                    held.answers(answer.body().size_hint().lower());
-                }
-                answer
+                held.answers(answer.body().size_hint().lower());
+                Ok::<_, Infallible>(answer)
             }
         });
         let connection = http1::Builder::new()
@@ -252,6 +250,9 @@ impl Server {
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let ended = select! {
+            // The connection first: it is what wakes this task, and the others are asked only in
+            // passing.
+            biased;
             ended = connection.as_mut() => ended,
             () = reached(&mut stages, Stage::Stopping) => {
                 connection.as_mut().graceful_shutdown();

@@ -1,32 +1,87 @@
 //! All doors' routes as one site.
 
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::http::Uri;
-use axum::middleware::from_fn_with_state;
-
+use axum::body::{Body, HttpBody};
+use axum::http::{Request, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use spindle_engine::spans::SpanSink;
+use tower::{BoxError, Service, ServiceExt};
 
-use crate::guard;
 use crate::names::Names;
 use crate::problem::{Code, Problem};
-use crate::request;
+use crate::{guard, request};
 
 /// The routes of all doors, merged, behind the guard. What is at no door's path is a problem with
 /// code `not_found`; a door that answers wrong methods in a form of its own has said so to its
 /// routes before.
-pub fn site(routes: Router, names: Names) -> Router {
-    site_with(routes, names, None)
+///
+/// The guard and what every request has (an id, a line of the log, a span) stand around the router,
+/// not in it: a layer of a router is boxed and copied for each request, and layers below with it.
+#[derive(Clone)]
+pub struct Site {
+    routes: Router,
+    common: Arc<Common>,
 }
 
-/// The same, with whoever takes the spans of requests.
-pub fn site_with(routes: Router, names: Names, spans: Option<Arc<dyn SpanSink>>) -> Router {
-    routes
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(names, guard::guard))
-        .layer(from_fn_with_state(spans, request::observe))
+struct Common {
+    names: Names,
+    spans: Option<Arc<dyn SpanSink>>,
+}
+
+impl Site {
+    /// These routes, called by these names.
+    pub fn new(routes: Router, names: Names) -> Site {
+        Site::with_spans(routes, names, None)
+    }
+
+    /// The same, with whoever takes the spans of requests.
+    pub fn with_spans(routes: Router, names: Names, spans: Option<Arc<dyn SpanSink>>) -> Site {
+        let routes = routes.fallback(nothing_here).method_not_allowed_fallback(wrong_method);
+        Site { routes, common: Arc::new(Common { names, spans }) }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer<B>(self, request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let Site { routes, common } = self;
+        let answer = async |request: Request<Body>| {
+            let answered = match guard::check(&request, &common.names) {
+                Ok(()) => match routes.oneshot(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                },
+                Err(problem) => problem.into_response(),
+            };
+            guard::closed_to_others(answered)
+        };
+        request::observed(common.spans.as_ref(), request.map(Body::new), answer).await
+    }
+}
+
+/// For tests, which ask without a listener.
+impl Service<Request<Body>> for Site {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let site = self.clone();
+        Box::pin(async { Ok(site.answer(request).await) })
+    }
 }
 
 async fn nothing_here(uri: Uri) -> Problem {

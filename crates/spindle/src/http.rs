@@ -16,9 +16,8 @@ use spindle_api::{Api, Options};
 use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{
-    Names,
+    Names, Site,
     listen::{self, Handle, HttpConfig, Limits},
-    site_with,
 };
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
@@ -99,7 +98,7 @@ impl Http {
         let api = Api::new(engine, options);
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-        let routes = site_with(routes, names, spans);
+        let routes = Site::with_spans(routes, names, spans);
         let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
         let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound

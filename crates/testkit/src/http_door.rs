@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Engine, JobRef, Options};
-use spindle_http::{Names, site};
+use spindle_http::{Names, Site};
 use tower::ServiceExt;
 
 use crate::{HeldLog, ManualClock, ManualEngine, PATIENCE, opened, spawn};
@@ -30,7 +30,7 @@ pub struct HttpDoor {
     /// Its log.
     pub log: Arc<HeldLog>,
     /// What answers requests.
-    pub router: Router,
+    pub site: Site,
 }
 
 impl HttpDoor {
@@ -48,8 +48,8 @@ impl HttpDoor {
         let ManualEngine { engine, clock } = ManualEngine::open(log.clone(), now_ms, options);
         spawn(&engine);
         let (door, routes) = open(engine.clone());
-        let router = site(routes, Names::new("127.0.0.1".parse().unwrap()));
-        (HttpDoor { engine, clock, log, router }, door)
+        let site = Site::new(routes, Names::new("127.0.0.1".parse().unwrap()));
+        (HttpDoor { engine, clock, log, site }, door)
     }
 
     /// Lets time pass, and happen what is due by then.
@@ -73,12 +73,12 @@ impl HttpDoor {
 
     /// Sends a request; its answer as soon as its head is there, for bodies without end.
     pub async fn begin(&self, request: Request<Body>) -> Response {
-        self.router.clone().oneshot(request).await.unwrap()
+        self.site.clone().oneshot(request).await.unwrap()
     }
 
     /// Sends a request, and hangs up after so many steps of what is done for it.
     pub async fn hang_up_after(&self, request: Request<Body>, steps: usize) {
-        let mut asked = pin!(self.router.clone().oneshot(request));
+        let mut asked = pin!(self.site.clone().oneshot(request));
         for _ in 0..steps {
             if asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                 return;

@@ -1,20 +1,10 @@
 //! Answers that a client says it cannot read are not sent.
 
 use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use spindle_http::{Answered, Code, Problem, accept_of, preference};
 
-/// Refuses requests whose answer would be in no type they take.
-pub(crate) async fn accept(request: Request, next: Next) -> Response {
-    match check_accept(&request) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
 /// The API answers in JSON; a client that cannot read that is refused.
-fn check_accept(request: &Request) -> Answered<()> {
+pub(crate) fn check_accept(request: &Request) -> Answered<()> {
     if !request.uri().path().starts_with("/api/v1/") {
         return Ok(());
     }

@@ -1,17 +1,16 @@
 //! The table of routes.
 
 use axum::Router;
-use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use spindle_core::job::Origin;
 use spindle_engine::Engine;
-use spindle_http::{Problem, ProblemBody, admit};
+use spindle_http::{Entrance, Problem, ProblemBody};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::accept::accept;
+use crate::accept::check_accept;
 use crate::api::{Api, Options};
 use crate::document::document;
 use crate::ended::LeaseEndedBody;
@@ -55,10 +54,16 @@ impl Api {
         let routes = router
             .route("/api/openapi.json", get(docs::openapi))
             .route("/api/docs", get(docs::docs))
-            .layer(from_fn(accept))
             .with_state(self.clone());
-        let refuse = |denied| Problem::from(denied).into_response();
-        admit(Origin::Api, routes, self.options().access.clone(), NEEDS, "", refuse)
+        let entrance = Entrance {
+            door: Origin::Api,
+            access: self.options().access.clone(),
+            table: NEEDS,
+            base: "",
+            refuse: |denied| Problem::from(denied).into_response(),
+            check: check_accept,
+        };
+        entrance.admit(routes)
     }
 }
 

@@ -5,7 +5,7 @@ use axum::middleware::map_response;
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
 use spindle_core::job::Origin;
-use spindle_http::admit;
+use spindle_http::Entrance;
 
 use crate::door::{Clients, Jobq};
 use crate::needs::NEEDS;
@@ -44,7 +44,14 @@ impl Jobq {
             .route("/api/v0/{*rest}", any(routes::nothing_here))
             .method_not_allowed_fallback(routes::wrong_method)
             .with_state(self.clone());
-        let refuse = |denied| Refusal::from(denied).into_response();
-        admit(Origin::Jobq, routes, self.options().access.clone(), NEEDS, base, refuse)
+        let entrance = Entrance {
+            door: Origin::Jobq,
+            access: self.options().access.clone(),
+            table: NEEDS,
+            base,
+            refuse: |denied| Refusal::from(denied).into_response(),
+            check: |_| Ok(()),
+        };
+        entrance.admit(routes)
     }
 }

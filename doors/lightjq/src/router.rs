@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use spindle_core::job::Origin;
 use spindle_engine::Engine;
-use spindle_http::{Code, Problem, ProblemBody, admit};
+use spindle_http::{Code, Entrance, Problem, ProblemBody};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -49,10 +49,15 @@ impl LightJq {
             .route("/lightjq/openapi.json", get(openapi))
             .method_not_allowed_fallback(wrong_method)
             .with_state(self.clone());
-        let refuse = |denied| Problem::from(denied).into_response();
-        let routes =
-            admit(Origin::Lightjq, routes, self.options().access.clone(), NEEDS, "", refuse);
-        routes.layer(from_fn(body::problems_as_asked))
+        let entrance = Entrance {
+            door: Origin::Lightjq,
+            access: self.options().access.clone(),
+            table: NEEDS,
+            base: "",
+            refuse: |denied| Problem::from(denied).into_response(),
+            check: |_| Ok(()),
+        };
+        entrance.admit(routes).layer(from_fn(body::problems_as_asked))
     }
 }
 

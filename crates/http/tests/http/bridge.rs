@@ -17,7 +17,7 @@ use spindle_http::EngineBridge;
 use spindle_http::listen::{self, HttpConfig};
 use spindle_testkit::{PATIENCE, new_job, opened, submit_to, wait_until};
 
-use crate::engine;
+use crate::{engine, site};
 
 async fn submit(bridge: &EngineBridge) -> Gated<Result<JobId, Refused>> {
     let job = new_job(submit_to("q", Origin::Api), b"x");
@@ -48,7 +48,7 @@ fn served<T: Send + 'static, F: Future<Output = T> + Send>(
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let committer = Arc::new(bridge.engine().clone());
         let routes = Router::new().route("/", asked);
-        bound.start(routes, committer, HttpConfig::default(), Arc::default()).unwrap()
+        bound.start(site(routes), committer, HttpConfig::default(), Arc::default()).unwrap()
     };
     let mut client = TcpStream::connect(handle.local_addr()).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

@@ -12,7 +12,7 @@ use spindle_http::listen::{self, Handle, HttpConfig};
 use spindle_http::{Answered, BodyLimits, read_body};
 use spindle_testkit::{PATIENCE, wait_until};
 
-use crate::engine;
+use crate::{engine, site};
 
 async fn length(request: Request) -> Answered<String> {
     Ok(read_body(request, BodyLimits::default()).await?.len().to_string())
@@ -46,7 +46,7 @@ impl Served {
             .route("/20", get(async || vec![b'x'; 20_000_000]));
         let config = HttpConfig { threads: 2, budgets: budgets.clone(), ..HttpConfig::default() };
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let handle = bound.start(routes, Arc::new(engine()), config, Arc::default()).unwrap();
+        let handle = bound.start(site(routes), Arc::new(engine()), config, Arc::default()).unwrap();
         Served { handle, budgets }
     }
 

@@ -15,7 +15,11 @@ mod site;
 use std::sync::Arc;
 
 #[cfg(test)]
+use axum::Router;
+#[cfg(test)]
 use spindle_engine::{Engine, Options};
+#[cfg(test)]
+use spindle_http::{Names, Site};
 #[cfg(test)]
 use spindle_log::MemoryLog;
 #[cfg(test)]
@@ -27,4 +31,10 @@ fn engine() -> Engine {
     let engine = ManualEngine::open(Arc::new(MemoryLog::new()), 1, Options::default()).engine;
     engine.flush().unwrap();
     engine
+}
+
+/// Routes, called by the names of loopback.
+#[cfg(test)]
+fn site(routes: Router) -> Site {
+    Site::new(routes, Names::new("127.0.0.1".parse().unwrap()))
 }

@@ -10,8 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
-use spindle_http::{Answered, BodyLimits, Names, read_body, site};
+use spindle_http::{Answered, BodyLimits, Site, read_body};
 use tower::ServiceExt;
+
+use crate::site;
 
 const LIMITS: BodyLimits = BodyLimits { bytes_max: 10, time: Duration::from_millis(50) };
 
@@ -23,10 +25,10 @@ async fn own_405() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, "a form of its own").into_response()
 }
 
-fn doors() -> Router {
+fn doors() -> Site {
     let one = Router::new().route("/echo", post(echo));
     let other = Router::new().route("/job", get(async || "job").fallback(own_405));
-    site(one.merge(other), Names::new("127.0.0.1".parse().unwrap()))
+    site(one.merge(other))
 }
 
 fn request(method: Method, path: &str) -> axum::http::request::Builder {

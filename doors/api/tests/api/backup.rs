@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, header};
 use serde_json::{Value, json};
 use spindle_api::Api;
-use spindle_http::{Names, site};
+use spindle_http::{Names, Site};
 use spindle_log::{FileLog, FileLogOptions, Log};
 use spindle_testkit::{HttpDoor, ManualEngine, spawn};
 use tempfile::TempDir;
@@ -20,7 +19,7 @@ struct OnDisk {
     _folder: TempDir,
     log: Arc<FileLog>,
     manual: ManualEngine,
-    router: Router,
+    site: Site,
 }
 
 impl Drop for OnDisk {
@@ -37,12 +36,12 @@ impl OnDisk {
         let manual = ManualEngine::open(log.clone(), HttpDoor::START_MS, Default::default());
         spawn(&manual.engine);
         let api = Api::new(manual.engine.clone(), Default::default());
-        let router = site(api.router(), Names::new("127.0.0.1".parse().unwrap()));
-        OnDisk { _folder: folder, log, manual, router }
+        let site = Site::new(api.router(), Names::new("127.0.0.1".parse().unwrap()));
+        OnDisk { _folder: folder, log, manual, site }
     }
 
     async fn send(&self, request: axum::http::Request<Body>) -> Reply {
-        Reply::of(self.router.clone().oneshot(request).await.unwrap()).await
+        Reply::of(self.site.clone().oneshot(request).await.unwrap()).await
     }
 
     async fn get(&self, path: &str, range: Option<&str>) -> Reply {

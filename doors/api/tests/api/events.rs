@@ -70,7 +70,7 @@ async fn open(bench: &Bench, query: &str, last: Option<&str>) -> Response {
     if let Some(last) = last {
         request.headers_mut().insert("last-event-id", last.parse().unwrap());
     }
-    bench.router.clone().oneshot(request).await.unwrap()
+    bench.site.clone().oneshot(request).await.unwrap()
 }
 
 #[tokio::test]
@@ -151,10 +151,10 @@ async fn what_is_not_on_disk_is_not_told() {
     let bench = Bench::new();
     let mut follower = Follower::new(&bench, "", None).await;
     bench.log.hold(true);
-    let router = bench.router.clone();
+    let site = bench.site.clone();
     let body = json!({ "queue": "q" });
     let submitting =
-        tokio::spawn(router.oneshot(crate::harness::json(Method::POST, "/api/v1/jobs", &body)));
+        tokio::spawn(site.oneshot(crate::harness::json(Method::POST, "/api/v1/jobs", &body)));
     let early = timeout(std::time::Duration::from_millis(100), follower.next()).await;
     assert!(early.is_err(), "{early:?}");
     bench.log.hold(false);

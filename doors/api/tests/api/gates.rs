@@ -12,8 +12,8 @@ use tower::ServiceExt;
 use crate::harness::{Bench, json as json_request, request};
 
 fn start(bench: &Bench, request: Request<Body>) -> JoinHandle<Response> {
-    let router = bench.router.clone();
-    tokio::spawn(async move { router.oneshot(request).await.unwrap() })
+    let site = bench.site.clone();
+    tokio::spawn(async move { site.oneshot(request).await.unwrap() })
 }
 
 /// The answer is not there, however long one looks.

@@ -108,7 +108,7 @@ async fn what_a_lease_gets_wrong_is_told() {
 async fn a_waiting_worker_gets_the_job_when_it_comes() {
     let bench = Bench::new();
     let asked = json!({ "queues": ["q"], "wait_s": 300 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &asked,
@@ -126,7 +126,7 @@ async fn a_wait_ends_empty_when_its_time_is_over_and_when_the_server_stops() {
     let start = |wait_s: u64| {
         let asked = json!({ "queues": ["q"], "wait_s": wait_s });
         let request = json_request(Method::POST, "/api/v1/lease", &asked);
-        tokio::spawn(bench.router.clone().oneshot(request))
+        tokio::spawn(bench.site.clone().oneshot(request))
     };
     let waiting = start(5);
     bench.waits(1).await;
@@ -144,7 +144,7 @@ async fn a_wait_ends_empty_when_its_time_is_over_and_when_the_server_stops() {
 async fn a_worker_that_left_gets_no_job() {
     let bench = Bench::new();
     let asked = json!({ "queues": ["q"], "wait_s": 300 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &asked,
@@ -163,7 +163,7 @@ async fn a_lease_whose_answer_never_left_is_undone() {
     bench.submit(json!({ "queue": "q" })).await;
     let asked = json!({ "queues": ["q"] });
     let request = json_request(Method::POST, "/api/v1/lease", &asked);
-    let response = bench.router.clone().oneshot(request).await.unwrap();
+    let response = bench.site.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(job(&bench, 1).await["status"], "leased");
     // The connection broke before it took the body.
@@ -179,7 +179,7 @@ async fn a_lease_whose_answer_never_left_is_undone() {
 async fn a_waiter_that_leaves_as_its_job_comes_gives_it_back() {
     let bench = Bench::new();
     let asked = json!({ "queues": ["q"], "wait_s": 300 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &asked,
@@ -187,7 +187,7 @@ async fn a_waiter_that_leaves_as_its_job_comes_gives_it_back() {
     bench.waits(1).await;
     // The job is handed over while the log holds the answer back.
     bench.log.hold(true);
-    let submitting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let submitting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/jobs",
         &json!({ "queue": "q" }),
@@ -398,7 +398,7 @@ async fn more_waiters_than_may_wait_are_told_to_come_again() {
     let options = spindle_engine::Options { waits_max: 1, ..spindle_engine::Options::default() };
     let bench = Bench::with(|_| {}, options);
     let asked = json!({ "queues": ["q"], "wait_s": 300 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &asked,

@@ -31,7 +31,7 @@ impl Served {
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let committer = Arc::new(bench.engine.clone());
         let config = HttpConfig { threads: 2, limits, places, ..HttpConfig::default() };
-        let routes = bench.router.clone();
+        let routes = bench.site.clone();
         let handle = bound.start(routes, committer, config, connections.clone()).unwrap();
         Served { bench, handle, connections }
     }

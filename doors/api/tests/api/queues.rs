@@ -249,7 +249,7 @@ async fn the_list_tells_who_waits_for_a_queue_and_how_much_it_may_hold() {
     let bench = Bench::new();
     set(&bench, "q", json!({ "jobs_max": 7 })).await;
     let wait = json!({ "queues": ["q"], "wait_s": 60 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &wait,

@@ -34,7 +34,7 @@ async fn a_paused_queue_is_named_and_its_waiting_workers_too() {
     bench.call(Method::POST, "/api/v1/queues/q/pause").await;
     bench.submit(json!({ "queue": "q" })).await;
     let asked = json!({ "queues": ["q"], "wait_s": 300 });
-    let waiting = tokio::spawn(bench.router.clone().oneshot(json_request(
+    let waiting = tokio::spawn(bench.site.clone().oneshot(json_request(
         Method::POST,
         "/api/v1/lease",
         &asked,

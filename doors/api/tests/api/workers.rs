@@ -96,7 +96,7 @@ async fn a_worker_in_a_long_poll_is_not_gone() {
     let bench = Bench::new();
     let wish = json!({ "queues": ["a"], "worker": "ann", "wait_s": 300 });
     let request = json_request(Method::POST, "/api/v1/lease", &wish);
-    let waiting = tokio::spawn(bench.router.clone().oneshot(request));
+    let waiting = tokio::spawn(bench.site.clone().oneshot(request));
     bench.waits(1).await;
     bench.pass(299_000);
     let answer = workers(&bench).await;

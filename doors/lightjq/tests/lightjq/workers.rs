@@ -159,7 +159,7 @@ async fn an_answer_that_is_never_read_takes_its_lease_back() {
     let bench = Bench::new();
     let worker = bench.worker(1).await;
     let id = bench.submit_plain("n").await;
-    let response = bench.router.clone().oneshot(by(ask("GET", "/worker/job"), &worker)).await;
+    let response = bench.site.clone().oneshot(by(ask("GET", "/worker/job"), &worker)).await;
     assert_eq!(bench.job(&id).await["status"], "running");
     drop(response);
     let job = bench.job(&id).await;
