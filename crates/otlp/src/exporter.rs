@@ -250,23 +250,3 @@ mod tests {
         assert_eq!(queue.counts().dropped, 1 + (QUEUE_MAX - BATCH_MAX) as u64);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use spindle_engine::spans::{SpanKind, new_trace};
-
-    use super::*;
-
-    #[test]
-    fn a_full_queue_drops_the_next_span_and_counts_it() {
-        let queue = Queue::default();
-        let span = Span::new("lease".to_owned(), SpanKind::Consumer, new_trace(None), None);
-        for _ in 0..QUEUE_MAX {
-            queue.record(span.clone());
-        }
-        assert_eq!(queue.counts().dropped, 0);
-        queue.record(span);
-        assert_eq!(queue.counts().dropped, 1);
-        assert_eq!(queue.waiting.lock().spans.len(), QUEUE_MAX);
-    }
-}
