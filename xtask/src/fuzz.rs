@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::workspace::{root, target};
 
 const CARGO_FUZZ: &str = "cargo-fuzz@0.13.2";
-/// Above this a target is said to use too much memory.
+/// A target that uses more memory than this fails.
 const MEMORY_MIB_MAX: u32 = 2048;
 /// An input that takes longer than this hangs.
 const SECONDS_MAX: u32 = 25;
@@ -45,7 +45,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// Runs one target for so many seconds. What it finds is kept in `fuzz/artifacts`.
+/// Runs one target for this many seconds. What it finds is kept in `fuzz/artifacts`.
 pub fn run(name: &str, seconds: u64) -> Result<()> {
     let limits = [
         format!("-max_total_time={seconds}"),

@@ -56,7 +56,7 @@ struct Source {
 pub enum Look {
     /// It is as it was.
     Unchanged,
-    /// It has changed and is in force, with so many entries.
+    /// It has changed and is in force, with this many entries.
     Read(usize),
     /// It has changed and cannot be used: what was in force before still is.
     Kept(TokensError),

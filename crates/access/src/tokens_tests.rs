@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 const DIGEST: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -69,6 +71,10 @@ fn what_is_wrong_is_named_with_its_line_and_without_what_stands_there() {
 
 #[test]
 fn limits_hold_at_the_limit_and_one_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    fs::write(&path, "").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let queues = |count: usize, len: usize| {
         let pattern = format!("'{}'", "q".repeat(len));
         entry(&format!("queues = [{}]", vec![pattern; count].join(",")))
@@ -80,7 +86,11 @@ fn limits_hold_at_the_limit_and_one_above() {
         assert_eq!(Tokens::parse(&queues(1, PATTERN_BYTES_MAX + more)).is_ok(), is_right);
         assert_eq!(Tokens::parse(&name(NAME_CHARS_MAX + more)).is_ok(), is_right);
         let bytes = usize::try_from(FILE_BYTES_MAX).unwrap() + more - whole().len();
-        assert_eq!(Tokens::parse(&(whole() + &"#".repeat(bytes))).is_ok(), is_right);
+        let text = whole() + &"#".repeat(bytes);
+        assert_eq!(Tokens::parse(&text).is_ok(), is_right);
+        // What is behind the limit of a file is not read, which is no reason to take the rest.
+        fs::write(&path, text).unwrap();
+        assert_eq!(Tokens::of_file(&path).is_ok(), is_right);
     }
     let certificates = |count: usize| {
         let one = |number| {

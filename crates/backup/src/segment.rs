@@ -21,7 +21,7 @@ use crate::{
 
 /// Read and synced at once: a large sync would hold up that of a server on the same disk.
 const PIECE_BYTES: usize = 1024 * 1024;
-/// So many times as long as a piece took is rested after it: a third of one core, and of the disk.
+/// How long a pause follows a piece, as a multiple of what it took: a third of one core, and of the disk, is used.
 const RESTS: u32 = 2;
 /// The longest rest after a piece.
 const REST_MAX: Duration = Duration::from_millis(500);

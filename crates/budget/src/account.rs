@@ -22,7 +22,7 @@ impl Account {
         Account { budget, holder, number, entry: OnceLock::new() }
     }
 
-    /// The holder has so many bytes now.
+    /// The holder has this many bytes now.
     #[inline]
     pub fn set(&self, bytes: usize) {
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes };
@@ -31,7 +31,7 @@ impl Account {
         }
     }
 
-    /// The holder has so many bytes more. A few are not counted, and not when they are
+    /// The holder has this many bytes more. A few are not counted, and not when they are
     /// [removed](Account::remove) either.
     pub fn add(&self, bytes: usize) {
         if bytes > FREE_BYTES {
@@ -39,7 +39,7 @@ impl Account {
         }
     }
 
-    /// The holder has so many bytes less.
+    /// The holder has this many bytes fewer.
     pub fn remove(&self, bytes: usize) {
         if bytes > FREE_BYTES {
             self.spend(bytes);
@@ -131,6 +131,11 @@ mod tests {
         assert_eq!(bench.held(), 50 * 1024 + 1);
         assert_eq!(bench.budget.readings().closed, 1);
         assert_eq!(accounts.each_ref().map(Account::is_closed), [false, true, false]);
+        // What is left when the largest has gone is just within the limit: nobody else goes.
+        accounts[2].set(70 * KIB);
+        let larger = bench.account(4, 71 * KIB);
+        assert_eq!((bench.asked(), bench.held()), (vec![2, 4], 100 * 1024));
+        drop(larger);
     }
 
     #[test]

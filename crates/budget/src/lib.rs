@@ -45,7 +45,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Budgets of so many bytes each.
+    /// Budgets of this many bytes each.
     pub fn new(input_bytes_max: usize, output_bytes_max: usize) -> Budgets {
         Budgets {
             input: Budget::new(Kind::Input, input_bytes_max),

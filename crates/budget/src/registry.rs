@@ -81,7 +81,7 @@ pub struct Readings {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(kind: Kind, bytes_max: usize) -> Budget {
         Budget(Arc::new(Shared {
             kind,

@@ -135,7 +135,7 @@ impl Admission {
         self.renew_with(log, |_, _| {});
     }
 
-    /// A round of compaction needs so much of a full disk's reserve: changes leave it that.
+    /// What a round of compaction needs of a full disk's reserve: changes leave it untouched.
     pub fn claim(&self, log: &dyn Log, needed: u64) {
         self.renew_with(log, |full, _| {
             *full = FullDisk { left: Some(needed), claimed: needed, hopeless: false };

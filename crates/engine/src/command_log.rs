@@ -10,7 +10,7 @@ use crate::door::ConnectionId;
 /// What these lines say they come from, whichever door it is.
 pub const COMMANDS: &str = "spindle::commands";
 
-/// A name from outside is shown up to so many characters.
+/// The most characters that are shown of a name from outside.
 const NAME_CHARS_MAX: usize = 128;
 
 /// Whether each command is logged. Costs two loads when it is not.

@@ -151,7 +151,7 @@ pub trait Door: Send + Sync + 'static {
     ) -> Box<dyn Session>;
     /// Appends the error that a client gets whose request is not read: an error of its protocol, as
     /// far as `first`, the first bytes of that request, show which that is. The connection closes
-    /// behind it. Nothing is said to those who speak HTTP (see [`is_stranger`]).
+    /// behind it. Clients that speak HTTP get no answer (see [`is_stranger`]).
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut);
 }
 

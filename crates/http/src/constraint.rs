@@ -98,7 +98,7 @@ pub struct RateBody {
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     pub per_ms: u64,
-    /// Most starts at once; `count` if not said.
+    /// Most starts at once; `count` by default.
     #[serde(default, deserialize_with = "whole_or_null")]
     #[schema(minimum = 1, maximum = 2_147_483_648_u64)]
     pub burst: Option<u64>,

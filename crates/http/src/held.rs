@@ -39,7 +39,7 @@ impl Held {
         self.0.serves.load(Ordering::Relaxed)
     }
 
-    /// What is being received, a head or a body, has reserved so much.
+    /// What is being received, a head or a body, has reserved these bytes.
     pub fn receives(&self, bytes: usize) {
         self.0.input.set(bytes);
     }
@@ -58,12 +58,12 @@ impl Held {
         Bytes::from_owner(Received { body, held: self })
     }
 
-    /// An answer of so many bytes is to be sent.
+    /// An answer of this many bytes is to be sent.
     pub fn answers(&self, bytes: u64) {
         self.0.output.add(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 
-    /// The socket has taken so many bytes.
+    /// The socket has taken this many bytes.
     pub fn sent(&self, bytes: usize) {
         self.0.output.spend(bytes);
     }

@@ -21,7 +21,7 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a client.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// A problem has at most so many bytes: no more is read to put the id in.
+/// The most bytes of a problem: no more is read to put the id in.
 const PROBLEM_BYTES_MAX: usize = 1 << 20;
 
 /// Routes that are asked all the time, by machines that watch: no spans.

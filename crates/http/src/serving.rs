@@ -261,7 +261,7 @@ impl Server {
             kind = held.asked_to_go() => {
                 tracing::debug!(%address, "http: closed the client with most {}", kind.name());
                 connection.as_mut().graceful_shutdown();
-                // Who sends a body is told so; who does not read would not read that either.
+                // A client that is sending a body gets an answer; one that reads nothing would not read it.
                 let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
                 timeout(time, connection).await.unwrap_or(Ok(()))
             }
@@ -273,7 +273,7 @@ impl Server {
     }
 
     /// The stream to speak HTTP over, after the handshake if there is one. None if the client has
-    /// gone, or speaks as it may not, which it has been told.
+    /// gone, or has broken the protocol, which was its answer.
     async fn open(
         &self,
         stream: TcpStream,

@@ -55,7 +55,7 @@ pub enum RequestError {
     /// The connection went before the answer came.
     #[error("the connection was closed")]
     Closed,
-    /// The same, and it is known why: the peer said so, or TLS did.
+    /// The same, with the reason that the peer or TLS gave.
     #[error("the connection was closed: {0}")]
     ClosedBecause(String),
     /// No answer in the time given.

@@ -164,7 +164,7 @@ impl Default for Limits {
 pub struct ListenPlaces(pub DoorPlaces);
 
 impl ListenPlaces {
-    /// So many, for a daemon with one listener.
+    /// This many, for a daemon with one listener.
     pub fn alone(connections_max: usize) -> Self {
         Self(Places::new(PlaceLimits::alone(connections_max)).door("jobd"))
     }

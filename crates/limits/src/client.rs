@@ -19,7 +19,7 @@ pub fn client_at(address: IpAddr) -> Option<IpAddr> {
     })
 }
 
-/// Of an IPv6 address, so many bits are its owner's.
+/// The bits of an IPv6 address that the owner of its network gives out.
 const HOST_BITS: u32 = 64;
 
 #[cfg(test)]

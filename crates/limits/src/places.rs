@@ -25,7 +25,7 @@ pub struct PlaceLimits {
 }
 
 impl PlaceLimits {
-    /// So many in all. A listener has nine tenths of them, so that the others have room while one is
+    /// This many in all. A listener has nine tenths of them, so that the others have room while one is
     /// flooded; a client has a quarter of what a listener has.
     pub fn of(total: usize) -> PlaceLimits {
         PlaceLimits::with(total, None, None)
@@ -39,7 +39,7 @@ impl PlaceLimits {
         PlaceLimits { total, door, address }
     }
 
-    /// So many at the only listener, whoever they are.
+    /// This many at the only listener, from whatever address.
     pub fn alone(total: usize) -> PlaceLimits {
         PlaceLimits { total, door: total, address: total }
     }

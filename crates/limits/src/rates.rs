@@ -227,7 +227,7 @@ impl<K: Clone + Eq + Hash> Rates<K> {
 const REQUEST: u128 = 1_000_000_000;
 /// No request is held for longer; what is counted beyond that is forgotten.
 const DELAY_MAX: Duration = Duration::from_secs(10);
-/// So many tokens or addresses have buckets of their own at a time: about 6 MiB.
+/// The most tokens or addresses with buckets of their own at a time: about 6 MiB.
 const BUCKETS_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use spindle_engine::door::Flow;
 use crate::connection::{Connection, OpenSession, Stage, TurnBuffers};
 use crate::held::own_rest;
 
-/// A session is given at most so many bytes at a time that it has not looked at.
+/// The most bytes that a session is given at a time and has not looked at.
 pub(crate) const FEED_BYTES_MAX: usize = 64 * 1024;
 
 impl Connection {

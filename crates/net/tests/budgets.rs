@@ -30,7 +30,7 @@ fn until_nothing_is_held(budget: &Budget) {
     wait_until("the memory", || held(budget) == 0);
 }
 
-/// Sends the beginning of a line of so many bytes, and waits until the server counts it.
+/// Sends the beginning of a line, this many bytes, and waits until the server counts it.
 fn begin_line(served: &Served, budget: &Budget, bytes: usize) -> Client {
     let mut client = served.client();
     // In this order: what is counted as closed has left the total.

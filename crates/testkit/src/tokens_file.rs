@@ -57,7 +57,7 @@ impl TokensFile {
         )
     }
 
-    /// Its access, for doors that ask nobody, with so many requests of each token in a second that
+    /// Its access, for doors that ask nobody, with this many requests of each token in a second that
     /// never ends.
     pub fn paced(&self, token_requests: u32) -> Access {
         let rates = RequestRates::with_clock(Some(token_requests), None, || Duration::ZERO);

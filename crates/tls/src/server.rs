@@ -287,6 +287,7 @@ mod tests {
         let tls = ServerTls::load(of.files.clone()).unwrap();
         assert!(!tls.config(Speaks::Lines).ticketer.enabled());
         assert!(!tls.config(Speaks::Lines).session_storage.can_cache());
+        assert_eq!(tls.config(Speaks::Lines).send_tls13_tickets, 0);
     }
 
     #[test]

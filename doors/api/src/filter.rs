@@ -34,7 +34,7 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 const TEXT_READS_MAX: usize = 5_000;
 pub(crate) const TEXT_CHARS_MAX: usize = 1024;
 
-/// Which jobs are meant: those that are all of what is said. All fields may be left out.
+/// Which jobs are meant: those that match all fields that are set. Each may be left out.
 #[derive(Clone, Default, PartialEq, Deserialize, IntoParams, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -35,6 +35,11 @@ pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
+/// A cursor that is a number, if there is one.
+pub(crate) fn cursor_number(cursor: Option<&str>) -> Answered<Option<u64>> {
+    cursor.map(|text| digits(text).ok_or_else(bad_cursor)).transpose()
+}
+
 /// A cursor that no page has given.
 pub(crate) fn bad_cursor() -> Problem {
     Problem::out_of_range("cursor is the next_cursor of the page before")

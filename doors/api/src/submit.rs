@@ -14,7 +14,7 @@ use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming, object};
 use spindle_http::{Answered, Problem, whole, whole_or_null};
 
-/// Words to search by: so many, each so long.
+/// Words to search by: the most of a job, and the longest.
 pub(crate) const TAGS_MAX: usize = 64;
 pub(crate) const TAG_CHARS_MAX: usize = 128;
 
@@ -35,7 +35,7 @@ pub(crate) struct NewJobBody {
     /// The payload in base64.
     #[schema(format = "base64")]
     payload_base64: Option<String>,
-    /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
+    /// What `payload_base64` is; `bytes` by default. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
     /// Higher goes first.
     #[serde(default, deserialize_with = "whole")]
@@ -43,7 +43,7 @@ pub(crate) struct NewJobBody {
     /// Not before this time (RFC 3339).
     #[schema(example = "2030-01-31T08:00:00Z", format = "time-or-now")]
     run_at: Option<String>,
-    /// How long a lease lasts; if not said, the queue's setting, or a minute.
+    /// How long a lease lasts; by default the queue's setting, or a minute.
     #[serde(default, deserialize_with = "whole_or_null")]
     #[schema(minimum = 1, maximum = 4_294_967_294_u32)]
     ttr_ms: Option<u64>,
@@ -61,7 +61,7 @@ pub(crate) struct NewJobBody {
     /// an hour, with a jitter of a fifth.
     #[serde(default, deserialize_with = "object::optional")]
     backoff: Option<Backoff>,
-    /// How long the job is kept once done; if not said, the queue's setting, or an hour.
+    /// How long the job is kept once done; by default the queue's setting, or an hour.
     #[serde(default, deserialize_with = "whole_or_null")]
     keep_ms: Option<u64>,
     /// Kept aside until released.

@@ -37,7 +37,7 @@ struct Asked {
 #[derive(IntoParams)]
 #[into_params(names("timeout"), parameter_in = Query)]
 pub(crate) struct PollTimeout(
-    /// How long to wait, in seconds, at most 300; 5 if not said
+    /// How long to wait, in seconds, at most 300; 5 by default
     #[param(value_type = Option<f64>, minimum = 0, maximum = 300)]
     pub Duration,
 );

@@ -55,7 +55,7 @@
 //! | `SPINDLE_POWERCUT_NO_DESCRIPTORS` | optional: while a file of this name is there, opens, sockets and accepts fail with EMFILE |
 //! | `SPINDLE_POWERCUT_FULL` | optional: while a file of this name is there, what needs more of the disk fails with ENOSPC |
 //! | `SPINDLE_POWERCUT_SHORT` | optional: seed of short writes: a fourth of the longer ones take some blocks only |
-//! | `SPINDLE_POWERCUT_CLOCK` | optional: a file of eight bytes, little-endian: so many seconds the wall clock is off |
+//! | `SPINDLE_POWERCUT_CLOCK` | optional: a file of eight bytes, little-endian: seconds that the wall clock is off |
 //!
 //! A sync that fails takes what it should have made durable along, as a kernel does that reports
 //! a failed write-back once and drops the pages: trying again succeeds and proves nothing.

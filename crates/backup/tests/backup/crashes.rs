@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spindle_backup::restore;
+use spindle_log::disk::Disk;
 use spindle_log::{FileLog, Log, OpenError, Position, no_parts};
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
@@ -67,6 +68,22 @@ fn what_could_not_be_synced_is_not_believed_later() {
         assert!(take(&mut Live(&log), &to).is_err());
     }
     take_live(&log, &to);
+    to.crash();
+    assert_eq!(checked(&to).findings, []);
+}
+
+#[test]
+fn what_a_killed_backup_wrote_is_synced_by_the_next() {
+    let (from, other, to) = (SimDisk::new(1), SimDisk::new(2), SimDisk::new(3));
+    let log = open(&from);
+    append(&log, 90);
+    // All copies are there, and none was synced.
+    for kept in take_live(&log, &other).manifest.segments {
+        let copy = Disk::create(&to, &kept.file).unwrap();
+        copy.write_at(&other.contents(&kept.file).unwrap(), 0).unwrap();
+    }
+    let taken = take_live(&log, &to);
+    assert_eq!(taken.copied_bytes, 0);
     to.crash();
     assert_eq!(checked(&to).findings, []);
 }

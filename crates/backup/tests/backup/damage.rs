@@ -44,6 +44,9 @@ fn a_flipped_bit_anywhere_that_matters_is_found() {
                 continue;
             }
             is_found(&backup, &kept.file);
+            // Behind the segment's header it is said where.
+            let reason = &checked(&backup).findings[0].reason;
+            assert!(offset < 64 || reason.contains("damaged at byte"), "{offset}: {reason}");
         }
     }
 }
@@ -122,4 +125,23 @@ fn a_sound_copy_of_another_log_is_found() {
     backup.put(&kept.file, other.contents(&kept.file).unwrap());
     is_found(&backup, &kept.file);
     assert!(checked(&backup).findings[0].reason.contains("not those that were backed up"));
+}
+
+#[test]
+fn sound_copies_of_two_logs_are_found_even_if_the_manifest_has_them() {
+    let (backup, from, other) = (backup(), SimDisk::new(11), SimDisk::new(12));
+    let log = open(&from);
+    append(&log, 60);
+    log.trim_before(Position(25)).unwrap();
+    take_live(&log, &other);
+    let [mut mixed, others] = [&backup, &other].map(|it| checked(it).manifest);
+    mixed.segments.splice(1.., others.segments.into_iter().skip(1));
+    for kept in &mixed.segments[1..] {
+        spindle_log::disk::Disk::remove(&backup, &kept.file).unwrap();
+        backup.put(&kept.file, other.contents(&kept.file).unwrap());
+    }
+    spindle_log::disk::Disk::remove(&backup, "manifest.json").unwrap();
+    backup.put("manifest.json", serde_json::to_vec(&mixed).unwrap());
+    is_found(&backup, &mixed.segments[1].file);
+    assert!(checked(&backup).findings[0].reason.contains("does not follow the copy before it"));
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spindle_backup::{Listing, Source, SourceError};
+use spindle_log::disk::Disk;
 use spindle_log::{FileLog, Log, Position};
 use spindle_testkit::disk::SimDisk;
 
@@ -42,6 +43,20 @@ fn a_second_backup_copies_what_is_new_and_drops_what_was_trimmed() {
     let copies = to.names().into_iter().filter(|name| name.ends_with(".copy")).count();
     assert_eq!(copies, trimmed.manifest.segments.len());
     assert_eq!(restored(&to), contents(&log));
+}
+
+#[test]
+fn a_copy_that_lost_its_end_is_made_anew() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 70);
+    let kept = take_live(&log, &to).manifest.segments.remove(0);
+    let mut bytes = to.contents(&kept.file).unwrap();
+    bytes.truncate(kept.facts.bytes as usize - 1);
+    Disk::remove(&to, &kept.file).unwrap();
+    to.put(&kept.file, bytes);
+    assert_eq!(take_live(&log, &to).copied_bytes, kept.facts.bytes);
+    assert_eq!(checked(&to).findings, []);
 }
 
 #[test]

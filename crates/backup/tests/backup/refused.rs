@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spindle_backup::{BackupError, FolderSource, Listing, Source, SourceError, restore};
-use spindle_log::{FileLog, OpenError, Position, no_parts};
+use spindle_log::{FileLog, Log, OpenError, Position, no_parts};
 use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{
@@ -79,7 +79,7 @@ fn a_folder_that_is_not_empty_is_not_restored_to() {
     assert!(matches!(error, BackupError::NoBackup { .. }), "{error}");
 }
 
-/// A source that says something else than there is.
+/// A source whose answers do not agree with what it holds.
 struct Liar<'a> {
     log: &'a FileLog,
     list: fn(&mut Listing),
@@ -138,4 +138,45 @@ fn what_a_source_says_is_not_believed() {
         take_live(&log, &to);
         assert_eq!(checked(&to).findings, []);
     }
+}
+
+/// A source that has its first segment from one log and the others from another.
+struct Mixed<'a>([&'a FileLog; 2]);
+
+impl Source for Mixed<'_> {
+    fn listing(&mut self) -> Result<Listing, SourceError> {
+        let [one, other] = self.0.map(listing_of);
+        let segments = [&one.segments[..1], &other.segments[1..]].concat();
+        Ok(Listing { segments, ..one })
+    }
+
+    fn read(&mut self, first: Position, offset: u64, len: usize) -> Result<Bytes, SourceError> {
+        let from = self.0[usize::from(first > Position(0))];
+        Live(from).read(first, offset, len)
+    }
+}
+
+#[test]
+fn sound_segments_of_two_logs_are_no_backup() {
+    let logs = [1, 4].map(|seed| open(&SimDisk::new(seed)));
+    logs.iter().for_each(|log| append(log, 60));
+    let to = SimDisk::new(2);
+    let error = take(&mut Mixed(logs.each_ref()), &to).unwrap_err();
+    assert!(error.to_string().contains("does not follow the segment before it"), "{error}");
+    assert!(!to.names().contains(&"manifest.json".to_owned()));
+}
+
+#[test]
+fn a_log_that_ends_before_the_backup_begins_is_another() {
+    let to = SimDisk::new(2);
+    let log = open(&SimDisk::new(1));
+    append(&log, 70);
+    log.trim_before(Position(60)).unwrap();
+    let before = take_live(&log, &to).manifest;
+    let another = open(&SimDisk::new(4));
+    append(&another, 10);
+    assert!(Position(10) < before.first);
+    let error = take(&mut Live(&another), &to).unwrap_err();
+    assert!(matches!(error, BackupError::OtherLog { .. }), "{error}");
+    assert_eq!(checked(&to).manifest, before);
 }

@@ -10,7 +10,7 @@ use crate::views::AuditLog;
 /// Entries looked at in one hold of the lock.
 const LOOKED_AT_MAX: usize = 1_000;
 
-/// Which entries are meant: those that are all of what is said.
+/// Which entries are meant: those that match all fields that are set.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
     /// Of this token or certificate, by the name of its entry in the tokens file.

@@ -75,7 +75,7 @@ fn changes_on_a_full_disk_wait_for_a_compaction_that_had_no_turn() {
 fn changes_leave_a_round_of_compaction_what_it_needs() {
     let disk = SimDisk::new(1);
     let (engine, log, taken) = full(&disk);
-    // So many of the oldest jobs are gone that a round fits, if it begins soon.
+    // Enough of the oldest jobs are gone for a round to fit, if it begins soon.
     let mut number = 0;
     while !engine.compaction_step().unwrap() {
         delete(&engine, number);

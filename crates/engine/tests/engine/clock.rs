@@ -1,4 +1,4 @@
-//! A wall clock that cannot be right deletes nothing, stops nothing else, and is said to be held.
+//! A wall clock that cannot be right deletes nothing and stops nothing else, and the status shows it.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use spindle_core::job::{Label, Origin};
 use spindle_core::queue::Rate;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
 use spindle_engine::{
-    Committed, Condition, ConstraintSpec, Expected, JobRef, Matcher, NewJob, Options, Payload,
+    Committed, Condition, ConstraintSpec, Expected, Matcher, NewJob, Options, Payload,
     QueuePattern, Refused, RelabelStep, Scalar, Test,
 };
 use spindle_testkit::disk::SimDisk;
@@ -233,12 +233,7 @@ fn the_ninth_constraint_does_not_hold_and_says_so() {
         |name: &str| bench.engine.constraints().get(name).value().expect("it is there").left_out;
     assert_eq!((left_out("c8"), left_out("c9")), (0, 2));
     // An older one goes: the ninth takes its place.
-    bench
-        .engine
-        .people(&mut somebody())
-        .remove_constraint("c1", Expected::Any)
-        .value()
-        .expect("it is there");
+    bench.remove_constraint("c1");
     relabel(&bench);
     assert_eq!(numbers(&bench, id), (2..=9).collect::<Vec<_>>());
     assert!(bench.lease("q").is_some());
@@ -284,29 +279,19 @@ fn a_retried_job_is_matched_anew_by_its_old_payload_or_its_new_one() {
     bench.finish(id, true, b"").expect("unfinished");
     put(&bench, "free", &few(free_plan(), 5));
     relabel(&bench);
-    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), None).value().expect("it is done");
+    bench.retry(id, None);
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
     let paid = Some(Payload::new(&br#"{"plan":"paid"}"#[..], Type::Json));
-    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), paid).value().expect("it is done");
+    bench.retry(id, paid);
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.finish(id, true, b"").expect("unfinished");
     let free = Some(Payload::new(&br#"{"plan":"free"}"#[..], Type::Json));
-    bench
-        .engine
-        .people(&mut somebody())
-        .retry(JobRef::Id(id), free.clone())
-        .value()
-        .expect("it is done");
+    bench.retry(id, free.clone());
     assert_eq!(numbers(&bench, id), [1]);
     bench.finish(id, true, b"").expect("unfinished");
-    bench
-        .engine
-        .people(&mut somebody())
-        .remove_constraint("free", Expected::Any)
-        .value()
-        .expect("it is there");
-    bench.engine.people(&mut somebody()).retry(JobRef::Id(id), free).value().expect("it is done");
+    bench.remove_constraint("free");
+    bench.retry(id, free);
     assert_eq!(numbers(&bench, id), [0; 0]);
     bench.check_fold();
 }
@@ -520,12 +505,7 @@ fn a_constraint_of_many_values_changes_while_others_come_in_between() {
     }
     assert!(bench.handed().is_some_and(|(handed, _)| handed == ticket));
     assert_eq!(std::iter::from_fn(|| bench.lease("q")).count(), USERS - 1);
-    bench
-        .engine
-        .people(&mut somebody())
-        .remove_constraint("each", Expected::Any)
-        .value()
-        .expect("it is there");
+    bench.remove_constraint("each");
     relabel(&bench);
     let waits = bench.engine.inspect(|state| (state.is_rebasing(), state.buckets_count()));
     assert_eq!(waits, (false, 0), "nothing of it is left");

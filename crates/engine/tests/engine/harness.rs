@@ -11,8 +11,8 @@ use spindle_core::command::{Claim, Command, Lease, Select, Submit};
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, JobImage, Policy, Requeue, Status, Type};
 use spindle_engine::{
-    Answer, Audit, Caller, Committed, ConnectionId, Delivery, Each, Engine, Gate, Gated, JobRef,
-    LeaseReply, LeasedJob, Mailbox, NewJob, Options, Payload, Refused, StartError, Ticket,
+    Answer, Audit, Caller, Committed, ConnectionId, Delivery, Each, Engine, Expected, Gate, Gated,
+    JobRef, LeaseReply, LeasedJob, Mailbox, NewJob, Options, Payload, Refused, StartError, Ticket,
     WorkResult, fold_state,
 };
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog};
@@ -265,6 +265,19 @@ impl Bench {
         let result = bytes(result);
         let result = WorkResult { success, retry: true, result, ..WorkResult::default() };
         self.engine.leases().finish(Claim::Unfinished { id }, result).acked()
+    }
+
+    /// Removes a constraint that is there.
+    pub fn remove_constraint(&self, name: &str) {
+        let mut person = somebody();
+        let removed = self.engine.people(&mut person).remove_constraint(name, Expected::Any);
+        removed.value().expect("it is there");
+    }
+
+    /// Runs a finished job again, with its payload or a new one.
+    pub fn retry(&self, id: JobId, payload: Option<Payload>) {
+        let mut person = somebody();
+        self.engine.people(&mut person).retry(JobRef::Id(id), payload).value().expect("it is done");
     }
 
     pub fn execute(&self, command: Command) {

@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 use spindle_core::JobId;
-use spindle_engine::{ConstraintSpec, Expected, Matcher, Options, QueuePattern, RelabelStep};
+use spindle_engine::{ConstraintSpec, Matcher, Options, QueuePattern, RelabelStep};
 use spindle_log::{Log, Space};
 use spindle_testkit::disk::SimDisk;
 
 use crate::constraints::{few, free_plan, in_queue, json, numbers, put, relabel};
-use crate::harness::{Bench, START_MS, TakeApart, file_log, somebody};
+use crate::harness::{Bench, START_MS, TakeApart, file_log};
 
 /// More than two slices of matching.
 const JOBS: u64 = 1_200;
@@ -130,12 +130,7 @@ fn a_stop_that_is_lifted_or_loosened_in_the_middle_lets_everything_go() {
         if loosened {
             put(&bench, "free", &few(free_plan(), 1));
         } else {
-            bench
-                .engine
-                .people(&mut somebody())
-                .remove_constraint("free", Expected::Any)
-                .value()
-                .expect("it is there");
+            bench.remove_constraint("free");
         }
         assert_eq!(bench.handed().map(|(handed, _)| handed), Some(ticket), "{loosened}");
         relabel(&bench);
@@ -192,12 +187,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
             bench.commit();
         }
         assert!(log.room_bytes() > 8 << 10, "{} bytes left", log.room_bytes());
-        bench
-            .engine
-            .people(&mut somebody())
-            .remove_constraint("free", Expected::Any)
-            .value()
-            .expect("it is there");
+        bench.remove_constraint("free");
         assert!(bench.lease("q").is_some());
         bench.commit();
     }
@@ -218,12 +208,7 @@ fn the_core_reads_the_same_queues_out_of_a_matcher_as_the_engine() {
         assert_eq!((mail, bill), (false, name != "any"), "{name}");
         relabel(&bench);
         assert!(numbers(&bench, bench.add("mail", b"")).is_empty(), "bytes have no fields");
-        bench
-            .engine
-            .people(&mut somebody())
-            .remove_constraint(name, Expected::Any)
-            .value()
-            .expect("it is there");
+        bench.remove_constraint(name);
         relabel(&bench);
     }
 }

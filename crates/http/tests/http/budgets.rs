@@ -24,6 +24,12 @@ async fn keep(request: Request) -> Answered<String> {
     std::future::pending().await
 }
 
+/// A body that is read and dropped, in a request without an answer.
+async fn drop_it(request: Request) -> Answered<String> {
+    drop(read_body(request, BodyLimits::default()).await?);
+    std::future::pending().await
+}
+
 struct Served {
     handle: Handle,
     budgets: Budgets,
@@ -35,6 +41,7 @@ impl Served {
         let routes = Router::new()
             .route("/length", post(length))
             .route("/keep", post(keep))
+            .route("/drop", post(drop_it))
             .route("/40", get(async || vec![b'x'; 40_000_000]))
             .route("/20", get(async || vec![b'x'; 20_000_000]));
         let config = HttpConfig { threads: 2, budgets: budgets.clone(), ..HttpConfig::default() };
@@ -50,7 +57,7 @@ impl Served {
         stream
     }
 
-    /// Sends so many bytes of a longer body, and waits until they are counted.
+    /// Sends this many bytes of a longer body, and waits until they are counted.
     fn begin_body(&self, path: &str, length: usize, sent: usize) -> TcpStream {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -109,6 +116,9 @@ fn a_body_counts_until_its_handler_has_let_go_of_it() {
     other.write_all(b"y").unwrap();
     assert!(rest(&mut other).ends_with("\r\n\r\n4000000"));
     wait_until("the memory", || held(&served.budgets.input) == 0);
+    let mut unanswered = served.begin_body("/drop", 1_000_000, 999_999);
+    unanswered.write_all(b"y").unwrap();
+    wait_until("the memory of the body", || held(&served.budgets.input) == 0);
 }
 
 #[test]

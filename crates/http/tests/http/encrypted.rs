@@ -9,7 +9,8 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use spindle_http::listen::{HttpConfig, Limits};
 use spindle_testkit::{Certificates, PATIENCE, TlsClient};
-use spindle_tls::{ListenerTls, ServerTls};
+use spindle_tls::client::Identity;
+use spindle_tls::{ListenerTls, ServerFiles, ServerTls};
 
 use crate::listener::{LARGE, Served};
 
@@ -92,7 +93,10 @@ fn certificates_of_clients_are_verified_and_name_them() {
     let with = |identity| certificates.connect(secured.socket(), Some(identity));
     answers(with(certificates.client("mailer")), "/name", "true Some(\"mailer\")");
     let others = Certificates::new();
-    for wrong in [certificates.expired_client("old"), others.client("mailer")] {
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let for_servers = Identity { certificate, key };
+    let (old, early) = (certificates.expired_client("old"), certificates.early_client("new"));
+    for wrong in [old, early, others.client("mailer"), for_servers] {
         assert_eq!(answer(with(wrong), "/name"), Err(ErrorKind::InvalidData), "an alert");
     }
     answers(secured.client(), "/small", "small");

@@ -69,7 +69,7 @@ pub async fn many_workers_run_each_row_once(database: &impl Database) {
     }
 }
 
-/// What the call comes to within so many polls; otherwise it is given up, after it was held for a
+/// What the call comes to within this many polls; otherwise it is given up, after it was held for a
 /// while in which the database may go on.
 async fn polled<T>(call: impl Future<Output = T>, polls: u64, held: Duration) -> Option<T> {
     let mut call = pin!(call);

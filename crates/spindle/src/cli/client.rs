@@ -248,7 +248,7 @@ pub struct WorkArgs {
     #[arg(value_name = "COMMAND", required = true, last = true)]
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
-    /// Run so many jobs at once
+    /// Run this many jobs at once
     #[arg(short = 'j', long = "jobs-at-once", value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub at_once: u16,
@@ -258,7 +258,7 @@ pub struct WorkArgs {
     /// Stop when the queues are empty
     #[arg(long)]
     pub drain: bool,
-    /// Stop after so many jobs
+    /// Stop after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
     /// How long a command has to end when its job was cancelled or its lease lost; 0 kills it at
@@ -309,11 +309,11 @@ pub struct JobsArgs {
     /// The same as --status scheduled
     #[arg(long, conflicts_with = "status")]
     pub scheduled: bool,
-    /// List at most so many
+    /// List at most this many
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Pass over so many first
+    /// Pass over this many first
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub offset: u32,
     /// Sort by id, queue, status, priority, attempts, fails or time; - before it: the largest

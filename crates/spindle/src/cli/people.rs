@@ -236,7 +236,7 @@ pub struct AuditArgs {
     /// Only what was done before this time
     #[arg(long, value_name = "TIME")]
     pub before: Option<String>,
-    /// List at most so many
+    /// List at most this many
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,

@@ -68,7 +68,7 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<Code> {
 struct Done {
     /// The server it was done at.
     url: String,
-    /// So many bytes of the file.
+    /// How many bytes of the file.
     offset: u64,
     /// That is all of it.
     ended: bool,
@@ -320,7 +320,7 @@ impl Import {
         }
         if !refused.is_empty() && !self.skip_refused {
             return Err(anyhow!(
-                "{} jobs were refused; see to what is said above and run it again: it goes on with \
+                "{} jobs were refused; fix what is listed above and run it again: it goes on with \
                  them, or passes over them with --skip-refused",
                 refused.len()
             ));

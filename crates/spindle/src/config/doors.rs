@@ -51,7 +51,7 @@ impl Config {
         }
     }
 
-    /// How many connections there may be, if the system allows so many in all.
+    /// How many connections there may be, if the system allows that number in all.
     pub fn place_limits(&self, total: usize) -> PlaceLimits {
         PlaceLimits::with(total, self.door_connections_max, self.address_connections_max)
     }

@@ -52,7 +52,7 @@ pub enum ConfigError {
     )]
     LogTooShort { segment_bytes: u64 },
     /// A part is larger than the whole.
-    #[error("--{part} {is} is more than {of}, {most}: nobody could have so many")]
+    #[error("--{part} {is} is more than {of}, {most}: it could never be reached")]
     MoreThanAll { part: &'static str, is: usize, of: &'static str, most: usize },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]

@@ -8,6 +8,7 @@ mod doors;
 mod error;
 mod file;
 mod parse;
+mod reading;
 mod resolve;
 mod show;
 mod table;

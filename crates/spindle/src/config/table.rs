@@ -1,6 +1,6 @@
 //! The one table of settings.
 
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use spindle_http::HostNames;
 use spindle_log::SyncPolicy;
@@ -13,7 +13,9 @@ use super::parse::{
     LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,
     parse_log_format, parse_rate, parse_switch, parse_sync, parse_tls_mode,
 };
-use crate::quantity::{parse_duration, parse_size};
+use super::reading::{
+    HTTP_IDLE, JOBQ_LIST_BYTES, JOBQ_QUERY_TIME, SEGMENT_BYTES, duration, limit, set, size, within,
+};
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -251,7 +253,7 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| set(&mut config.finished_bytes_max, size(text))),
     Setting::one("audit-days", "DAYS", "90")
         .help(
-            "Keep what people did in the audit log for so many days, from 1 to 3650; see \
+            "Keep what people did in the audit log for this many days, from 1 to 3650; see \
              `spindle audit`.",
         )
         .apply(|config, text| {
@@ -567,51 +569,8 @@ impl Setting {
     }
 }
 
-fn set<T>(field: &mut T, read: Result<T, String>) -> Result<(), String> {
-    *field = read?;
-    Ok(())
-}
-
-fn within<T: PartialOrd>(
-    read: Result<T, String>,
-    range: RangeInclusive<T>,
-    hint: &str,
-) -> Result<T, String> {
-    read.and_then(|value| if range.contains(&value) { Ok(value) } else { Err(hint.to_owned()) })
-}
-
-/// A limit that may be off.
-fn limit<N: TryInto<u64>>(
-    text: &str,
-    read: impl Fn(&str) -> Result<N, String>,
-) -> Result<u64, String> {
-    match text {
-        "off" => Ok(u64::MAX),
-        text => Ok(read(text)?.try_into().unwrap_or(u64::MAX)),
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|error| error.to_string())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
-}
-
 /// What the environment names of the server begin with.
 pub const ENVIRONMENT_PREFIX: &str = "SPINDLE_SERVE_";
-
-const HTTP_IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
-
-/// Less would not hold the largest event, more is not addressed.
-const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
-
-const JOBQ_QUERY_TIME: RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_mins(10);
-
-/// Less would not hold one job.
-const JOBQ_LIST_BYTES: RangeInclusive<u64> = (1 << 10)..=(1 << 30);
 
 #[cfg(test)]
 #[path = "table_tests.rs"]

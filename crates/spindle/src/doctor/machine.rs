@@ -15,7 +15,7 @@ use crate::config::Config;
 const FILES_BESIDE_CONNECTIONS: u64 = 256;
 /// What a server takes besides what is set.
 const MEMORY_BESIDE: u64 = 256 << 20;
-/// Clocks may differ by so much before TTLs are held.
+/// A clock that is further ahead of the log than this holds TTLs.
 const CLOCK_MS: u64 = 5 * 60 * 1000;
 /// 2020: nothing was written earlier.
 const EARLIEST_MS: u64 = 1_577_836_800_000;

@@ -74,10 +74,7 @@ fn check_tokens(config: &Config, findings: &mut Findings) {
         .map(|identity| identity.name())
         .collect();
     let all = format!("{}: {} of them", path.display(), tokens.len());
-    if tokens.is_empty() {
-        let advice = "nobody can come in: make one with `spindle token new`";
-        findings.warn("tokens", format!("{} has no token", path.display()), advice);
-    } else if expired.is_empty() {
+    if expired.is_empty() {
         findings.ok("tokens", all);
     } else {
         let found = format!("{all}, expired: {}", expired.join(", "));
@@ -119,5 +116,35 @@ fn check_validity(path: &Path, now: SystemTime, findings: &mut Findings) {
         findings.warn("certificate", format!("{name} expires on {}", shown(until)), renew);
     } else {
         findings.ok("certificate", format!("{name} is valid until {}", shown(until)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_testkit::Certificates;
+
+    use super::*;
+    use crate::doctor::Verdict::{self, Ok, Warning, Wrong};
+
+    #[test]
+    fn a_certificate_is_good_until_it_is_to_be_renewed() {
+        let certificates = Certificates::new();
+        let path = certificates.expired_client("old").certificate;
+        let (from, until) = validity(&path).unwrap();
+        let second = Duration::from_secs(1);
+        let cases: [(SystemTime, Verdict, &str); 6] = [
+            (from - second, Wrong, "is valid from"),
+            (from, Ok, "is valid until"),
+            (until - RENEW_BEFORE - second, Ok, "is valid until"),
+            (until - RENEW_BEFORE, Warning, "expires on"),
+            (until - second, Warning, "expires on"),
+            (until, Wrong, "has expired on"),
+        ];
+        for (now, verdict, part) in cases {
+            let mut findings = Findings::default();
+            check_validity(&path, now, &mut findings);
+            let finding = &findings.0[0];
+            assert!(finding.verdict == verdict && finding.found.contains(part), "{finding:?}");
+        }
     }
 }

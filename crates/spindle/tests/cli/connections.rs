@@ -156,3 +156,20 @@ fn a_flood_of_connections_takes_nothing_from_the_log() {
         assert!(!said.contains(trouble), "{trouble}:\n{said}");
     }
 }
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let (folder, _) = data();
+    let program = folder.path().join("few-at-first");
+    let script =
+        format!("#!/bin/sh\nulimit -S -n 100\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let given = ["--memory", "--workq", "127.0.0.1:0", "--http", "off", "--gearman", "off"];
+    let given = [&given[..], &["--jobd-master", "off"]].concat();
+    let server = SpindleServer::start(program.to_str().unwrap(), &given, "workq");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|nth| line.split_whitespace().nth(nth).unwrap());
+    assert!(soft == hard && hard != "100", "{line}");
+}

@@ -1,6 +1,6 @@
 //! `spindle doctor`: what it finds, and how it ends.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
 use spindle_testkit::Certificates;
@@ -35,7 +35,7 @@ fn a_server_and_its_folder_are_looked_at_while_it_runs() {
     output_of(&served, &["add", "q", "x"]);
     let (code, found) = found(&["--data", &data]);
     assert_eq!(code, 0, "{found:?}");
-    has(&found, "lock", "ok", "works on the folder");
+    has(&found, "lock", "ok", &format!("process {} works on the folder", served.id()));
     has(&found, "log", "ok", "1 segments");
     has(&found, "clock", "ok", "the log was written until");
     has(&found, "disk-room", "ok", "MiB are free");
@@ -76,6 +76,10 @@ fn what_is_wrong_with_a_folder_is_said() {
     let (code, damaged) = found(&["--data", &data]);
     assert_eq!(code, 1);
     has(&damaged, "log", "wrong", "does not begin like a segment");
+    fs::write(Path::new(&data).join("manifest.json"), "{}").unwrap();
+    let (code, backup) = found(&["--data", &data]);
+    assert_eq!(code, 1);
+    has(&backup, "folder", "wrong", "is a backup");
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let (code, no_folder) = found(&["--data", file.to_str().unwrap()]);
@@ -96,6 +100,18 @@ fn what_is_wrong_with_settings_is_said() {
     let (code, open) = found(&["--data", &data, "--tokens", &tokens]);
     assert_eq!(code, 1);
     has(&open, "tokens", "wrong", "open to all users");
+    let entry = |name: &str, digit: &str, more: &str| {
+        let digest = digit.repeat(64);
+        format!(
+            "[[token]]\nname = '{name}'\nsha256 = '{digest}'\nroles = ['read']\nqueues = ['*']\n{more}"
+        )
+    };
+    let both = entry("old", "a", "expires = 2020-01-01T00:00:00Z\n") + &entry("new", "b", "");
+    fs::write(&tokens, both).unwrap();
+    fs::set_permissions(Path::new(&tokens), fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, expired) = found(&["--data", &data, "--tokens", &tokens]);
+    assert_eq!(code, 0);
+    has(&expired, "tokens", "warning", "2 of them, expired: old");
     let (code, insecure) =
         found(&["--data", &data, "--http", "0.0.0.0:7420", "--insecure", "http"]);
     assert_eq!(code, 0);
@@ -125,4 +141,22 @@ fn a_certificate_that_has_expired_is_wrong() {
         assert_eq!(ended, code, "{found:?}");
         has(&found, "certificate", verdict, part);
     }
+}
+
+#[test]
+fn what_the_machine_lacks_is_said() {
+    let (folder, data) = data();
+    let program = folder.path().join("narrow");
+    // 20,000 blocks of 512 or 1,024 bytes: less than a segment.
+    let limits = "ulimit -n 300\nulimit -f 20000";
+    let script = format!("#!/bin/sh\n{limits}\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["doctor", "--json", "--data", &data, "--payload-memory", "1000000GiB"];
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let found: Vec<Value> = stdout(&output).lines().map(object).collect();
+    assert_eq!(output.status.code(), Some(1), "{found:?}");
+    has(&found, "open-files", "warning", "300 files may be open");
+    has(&found, "file-size", "wrong", "a segment has 67108864");
+    has(&found, "memory", "warning", "MiB");
 }

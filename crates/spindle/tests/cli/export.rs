@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -99,6 +100,15 @@ fn an_export_that_was_cut_off_anywhere_goes_on() {
         assert_eq!(lines(&cut).last(), lines(&file).last());
         assert_eq!(lines(&cut).len(), lines(&file).len());
     }
+    // What stands behind the last whole line goes, however long it is.
+    fs::write(&cut, [&whole[..end / 2], &[b'x'; 100_000]].concat()).unwrap();
+    output_of(&from, &["export", &cut]);
+    assert_eq!(lines(&cut).len(), lines(&file).len());
+    fs::write(&cut, &whole[..end / 2]).unwrap();
+    let (code, said) = ended(&from, &["export", &cut, "--all"]);
+    assert!(code == 2 && said.contains("begun with another --all"), "{said}");
+    // Payloads are for nobody else.
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     for foreign in ["notes\n", "{}\n", "x", "{\"type\":\"job\",\"id\":1}\n"] {
         fs::write(&cut, foreign).unwrap();
         let (code, said) = ended(&from, &["export", &cut]);

@@ -24,7 +24,7 @@ fn folders() -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// The lines of an export, without what is said of the export itself.
+/// The lines of an export, without the line about the export itself.
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(object).filter(|line| line["type"] != "export").collect()
 }

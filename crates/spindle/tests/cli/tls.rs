@@ -11,6 +11,7 @@ use std::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use spindle_testkit::{Certificates, PATIENCE, SpindleServer, TlsClient, wait_until};
+use spindle_tls::{ServerFiles, client::Identity};
 
 use crate::fake_workq::{spindle, stderr};
 
@@ -381,4 +382,31 @@ fn the_commands_speak_tls_through_both_doors_and_show_a_certificate() {
     assert!(stderr(&untrusted).contains("is not trusted"), "{}", stderr(&untrusted));
     let plain = spindle(&["add", "mail", "hello", "--workq", &workq]).output().unwrap();
     assert!(stderr(&plain).contains("connect with TLS"), "{}", stderr(&plain));
+}
+
+#[test]
+fn the_commands_say_what_is_wrong_with_a_servers_certificate() {
+    let [ca, others] = [Certificates::new(), Certificates::new()];
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let ServerFiles { certificate, key, .. } = ca.server();
+    for (served, trusted, wrong) in [
+        (Identity { certificate, key }, &others, "invalid peer certificate"),
+        (ca.expired_server(), &ca, "expired"),
+        (ca.server_named("q.example"), &ca, "not valid for name"),
+    ] {
+        let (cert, key) = (text(&served.certificate), text(&served.key));
+        let doors = ["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gearman", "off"];
+        let tls = ["--jobd-master", "off", "--tls-cert", &cert, "--tls-key", &key];
+        let arguments = [&["--memory"][..], &doors, &tls].concat();
+        let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+        let (workq, url) = (server.address_of("workq"), server.address_of("http"));
+        let url = format!("https://{url}");
+        for door in [&["--workq", &workq, "--tls"][..], &["--url", &url]] {
+            let asked = ["add", "mail", "hello", "--ca-file", &text(&trusted.ca())];
+            let output = spindle(&[&asked, door].concat()).output().unwrap();
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.contains("is not trusted"), "{said}");
+            assert!(said.contains(wrong), "{said}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::Args;
-use crate::numbers::{bad_cursor, bounded, digits};
+use crate::numbers::{bounded, cursor_number};
 use crate::{instant, naming};
 
 const LIMIT: usize = 100;
@@ -26,7 +26,7 @@ const STRETCHES_MAX: usize = 200;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
-    /// At most so many, 1 to 1000; 100 if not said.
+    /// At most this many, 1 to 1000; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
@@ -93,7 +93,7 @@ pub(crate) struct Entry {
     /// What changed, or which jobs were meant, briefly and for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     detail: String,
-    /// So many jobs were changed, if the request was about many.
+    /// How many jobs were changed, if the request was about many.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
 }
@@ -126,8 +126,7 @@ pub(crate) struct Who {
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> Answered<Json<Page>> {
     let limit = bounded("limit", asked.limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)?;
-    let cursor = asked.cursor.as_deref();
-    let cursor = cursor.map(|text| digits(text).ok_or_else(bad_cursor)).transpose()?;
+    let cursor = cursor_number(asked.cursor.as_deref())?;
     let filter = asked.filter()?;
     let mut next = Some(cursor.unwrap_or(u64::MAX)).filter(|_| filter.is_some());
     let filter = filter.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Backups of the log: what there is to copy, and its bytes.
 //!
-//! The server keeps nothing of a backup. A segment that a client copies may be dropped meanwhile:
-//! then the client is told so, and takes a new list, which compaction never waits for.
+//! The server keeps no state of a backup, so compaction never waits for one. It may drop a segment
+//! that a client is copying: the answer is then 410, and the client takes a new list.
 
 use std::ops::Range;
 

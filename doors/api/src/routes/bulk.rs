@@ -83,9 +83,9 @@ pub(crate) struct BulkBody {
 pub(crate) struct BulkAnswer {
     /// Nothing was done.
     dry_run: bool,
-    /// So many jobs are meant, as far as the walk went.
+    /// How many jobs are meant, as far as the walk went.
     matched: usize,
-    /// So many are changed, or would be.
+    /// How many are changed, or would be.
     changed: usize,
     /// Those that are meant and cannot be changed, by problem code.
     refused: BTreeMap<&'static str, usize>,

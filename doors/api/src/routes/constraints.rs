@@ -73,7 +73,7 @@ impl Bucket {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// At most so many, 1 to 512; 100 if not said.
+    /// At most this many, 1 to 512; 100 by default.
     #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
@@ -85,7 +85,7 @@ pub(crate) struct Paging {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct BucketPaging {
-    /// At most so many, 1 to 512; 100 if not said.
+    /// At most this many, 1 to 512; 100 by default.
     #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.

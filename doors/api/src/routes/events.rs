@@ -32,7 +32,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const WORD_BYTES_MAX: usize = 1024;
 /// Events read from the log at once.
 const PAGE: usize = 128;
-/// A comment is sent so often while nothing happens, so that nobody takes the line for dead.
+/// How often a comment is sent while nothing happens, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long to wait when too many wait already.
 const CROWDED_PAUSE: Duration = Duration::from_secs(1);
@@ -43,11 +43,11 @@ const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// Begin behind this event; `Last-Event-ID` goes before it. `oldest` begins with the oldest
-    /// event that is kept. If nothing is said, only what happens from now on is sent.
+    /// event that is kept. Without it, only what happens from now on is sent.
     #[param(pattern = "^(oldest|[0-9]{1,15}\\.[0-9]{1,9})$")]
     after: Option<String>,
     /// Whether to go on with what happens from now on. If not, the stream ends with the newest
-    /// event there is; without `after` it then has none. True if not said.
+    /// event there is; without `after` it then has none. True by default.
     follow: Option<bool>,
 }
 

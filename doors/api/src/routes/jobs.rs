@@ -176,7 +176,7 @@ pub(crate) struct RetryBody {
     /// The new payload in base64.
     #[schema(format = "base64")]
     payload_base64: Option<String>,
-    /// What `payload_base64` is; `bytes` if not said. `json` is taken if it is JSON.
+    /// What `payload_base64` is; `bytes` by default. `json` is taken if it is JSON.
     payload_type: Option<Kind>,
 }
 

@@ -294,7 +294,7 @@ pub(crate) struct CompleteBody {
     /// The result in base64.
     #[schema(format = "base64")]
     result_base64: Option<String>,
-    /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
+    /// What `result_base64` is; `bytes` by default. `json` is taken if it is JSON.
     result_type: Option<Kind>,
 }
 
@@ -340,7 +340,7 @@ pub(crate) struct FailBody {
     /// The same in base64.
     #[schema(format = "base64")]
     result_base64: Option<String>,
-    /// What `result_base64` is; `bytes` if not said. `json` is taken if it is JSON.
+    /// What `result_base64` is; `bytes` by default. `json` is taken if it is JSON.
     result_type: Option<Kind>,
 }
 

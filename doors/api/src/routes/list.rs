@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::count::Total;
 use crate::extract::query;
 use crate::filter::{JobFilter, Order, Walk};
-use crate::numbers::{bad_cursor, bounded, digits};
+use crate::numbers::{bounded, cursor_number};
 use crate::view::{Bodies, Job};
 
 const LIMIT: usize = 50;
@@ -28,17 +28,17 @@ pub(crate) const PREVIEW_BYTES_MAX: u32 = 256;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// At most so many, 1 to 1000; 50 if not said.
+    /// At most this many, 1 to 1000; 50 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`, with the same `order`.
     #[param(pattern = "^[0-9]{1,15}$")]
     cursor: Option<String>,
-    /// `asc`, as if not said, begins with the oldest job, `desc` with the newest.
+    /// `asc` (the default) begins with the oldest job, `desc` with the newest.
     #[serde(default)]
     #[param(inline)]
     order: Order,
-    /// Show with each job how its payload begins: at most so many bytes, 1 to 256.
+    /// Show with each job how its payload begins: at most this many bytes, 1 to 256.
     #[param(minimum = 1, maximum = 256)]
     payload_preview: Option<u32>,
     /// Count the jobs that are meant, whatever `limit` and `cursor` say: `total`.
@@ -83,7 +83,7 @@ pub(crate) struct Page {
     /// the list goes on at `next_cursor`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     partial: bool,
-    /// With `count`: so many jobs are meant. It may be a moment ahead of the disk.
+    /// With `count`: how many jobs are meant. It may be a moment ahead of the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<usize>,
     /// There was more to look through than one request may: there are `total` jobs or more.
@@ -108,8 +108,7 @@ pub(crate) async fn list(
     let preview = preview
         .map(|bytes| bounded("payload_preview", bytes, 1..=PREVIEW_BYTES_MAX))
         .transpose()?;
-    let cursor = asked.paging.cursor.as_deref();
-    let cursor = cursor.map(|text| digits(text).map(JobId).ok_or_else(bad_cursor)).transpose()?;
+    let cursor = cursor_number(asked.paging.cursor.as_deref())?.map(JobId);
     let filter = asked.filter.read(&api)?;
     pass.allows(filter.target())?;
     if preview.is_some() || filter.looks_into_payloads() {

@@ -120,7 +120,7 @@ pub(crate) struct QueueInFull {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
-    /// At most so many, 1 to 512; 100 if not said.
+    /// At most this many, 1 to 512; 100 by default.
     #[param(minimum = 1, maximum = 512)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
@@ -262,7 +262,7 @@ pub(super) fn no_queue() -> Problem {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PauseAsked {
-    /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said: it is
+    /// `false`: a queue that is not there is 404, and nothing is paused. `true` by default: it is
     /// there by being paused.
     create: Option<bool>,
 }
@@ -316,7 +316,7 @@ pub(crate) struct DrainAsked {
     /// In seconds, at most 300; 0, and what is not said, does not wait.
     #[param(maximum = 300)]
     wait_s: Option<u64>,
-    /// `false`: a queue that is not there is 404, and nothing is paused. `true` if not said.
+    /// `false`: a queue that is not there is 404, and nothing is paused. `true` by default.
     create: Option<bool>,
 }
 
@@ -325,7 +325,7 @@ pub(crate) struct DrainAsked {
 pub(crate) struct Drained {
     /// No worker has a job of the queue any more.
     drained: bool,
-    /// So many still do.
+    /// How many still do.
     leased: usize,
 }
 
@@ -406,7 +406,7 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
 /// What a purge took away.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Purged {
-    /// So many jobs are gone.
+    /// How many jobs are gone.
     deleted: usize,
 }
 

@@ -108,9 +108,9 @@ pub(crate) struct BatchBody<'a> {
 /// What became of each job of a batch.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BatchAnswer {
-    /// So many are taken, or were there already.
+    /// How many are taken, or were there already.
     taken: usize,
-    /// So many are refused.
+    /// How many are refused.
     refused: usize,
     /// One answer for each job, in the order of the request.
     answers: Vec<OneAnswer>,

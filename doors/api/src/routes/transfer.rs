@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::extract::{Args, RawBody, parse, query};
 use crate::filter::{JobFilter, Order, Walk};
-use crate::numbers::{bad_cursor, bounded, digits};
+use crate::numbers::{bounded, cursor_number};
 use crate::portable::{Import, Portable};
 use crate::reading::{bodies, bytes_of};
 use crate::routes::audit;
@@ -34,7 +34,7 @@ const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
-    /// At most so many, 1 to 1000, as if not said. A page with long payloads has fewer.
+    /// At most this many, 1 to 1000 (the default). A page with long payloads has fewer.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
@@ -68,8 +68,7 @@ pub(crate) async fn export(
     Args(paging): Args<Asked>,
 ) -> Answered<Response> {
     let limit = bounded("limit", paging.limit.unwrap_or(LIMIT_MAX), 1..=LIMIT_MAX)?;
-    let cursor = paging.cursor.as_deref();
-    let cursor = cursor.map(|text| digits(text).map(JobId).ok_or_else(bad_cursor)).transpose()?;
+    let cursor = cursor_number(paging.cursor.as_deref())?.map(JobId);
     let filter = if paging.finished { "/" } else { UNFINISHED };
     let filter: JobFilter = query(&filter.parse().expect("a path and words"))?;
     if cursor.is_none() {

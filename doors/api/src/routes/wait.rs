@@ -24,7 +24,7 @@ pub(crate) struct Asked {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/wait", operation_id = "wait_for_job", tag = "jobs",
     params(JobPath,
         ("wait_s" = Option<u64>, Query, maximum = 300,
-            description = "At most so many seconds; 0, as if not said, does not wait")),
+            description = "At most this many seconds; 0 (the default) does not wait")),
     responses(
         (status = 200, description = "The job; ETag is its revision", body = Job),
         (status = "4XX", description = "No such job, or it went meanwhile")))]

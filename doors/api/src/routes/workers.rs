@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     queues_base64: Vec<String>,
     /// How many it asked for.
     queues_count: usize,
-    /// So many of its requests wait for a job now.
+    /// How many of its requests wait for a job now.
     waiting: u32,
     /// The jobs it has.
     jobs: Vec<WorkerJob>,
