@@ -146,12 +146,12 @@ fn changes_behind_a_record_that_does_not_fit_are_refused_and_taken_when_there_is
     waits(&engine, &letters);
     compaction(&engine);
     assert!(matches!(&letters.take()[..], [(_, Answer::Room)]));
-    assert_eq!(engine.wait_for_room(&caller(&letters)), Err(Refused::DiskFull));
+    assert_eq!(engine.wait_for_room(&caller(&letters), 0), Err(Refused::DiskFull));
     assert_eq!(engine.trims(), 0, "what the round has appended is not in the log");
     disk.set_capacity(None);
     log.maintain();
     while engine.commit_once() == Committed::Some {}
-    assert_eq!(engine.wait_for_room(&caller(&letters)), Ok(None));
+    assert_eq!(engine.wait_for_room(&caller(&letters), 0), Ok(None));
     compaction(&engine);
     assert!(engine.trims() > 0);
     delete(&engine, 1_000);

@@ -204,9 +204,13 @@ fn a_result_too_large_for_a_full_disk_is_refused_and_holds_nothing_up() {
 /// Changes the youngest jobs until the disk takes no more changes.
 fn exhaust(engine: &Engine, taken: u64) {
     for number in (0..taken).rev() {
-        match engine.room() {
+        match engine.room(0) {
             Room::There => {
-                engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value().unwrap();
+                engine
+                    .people(&mut somebody())
+                    .delete(JobRef::Uuid(uuid(number)))
+                    .value()
+                    .expect("the job is there");
                 assert_eq!(engine.commit_once(), Committed::Some);
             }
             Room::Later => compaction(engine),
