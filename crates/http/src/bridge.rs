@@ -143,8 +143,8 @@ impl EngineBridge {
         self.durable(called).await
     }
 
-    /// Waits for room in the log, for a change that brings so many bytes. Refused as busy when it takes too long, and when the disk is full and
-    /// there will be none.
+    /// Waits for room in the log, for a change that brings so many bytes. Refused as busy when it
+    /// takes too long, and when the disk is full and there will be none.
     pub async fn room(&self, bytes: usize) -> Result<(), Refused> {
         let deadline = Instant::now() + ROOM_WAIT;
         let caller = self.caller();

@@ -36,41 +36,36 @@ pub async fn slice_turn() -> SliceTurn {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::rc::Rc;
-
-    use tokio::task::{LocalSet, spawn_local};
+    use parking_lot::Mutex;
 
     use super::*;
 
+    /// On a runtime of one thread, as serving threads have.
     #[tokio::test]
     async fn others_go_on_between_two_slices_however_many_want_one() {
         const LONG: usize = 20;
         const SLICES: usize = 5;
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let local = LocalSet::new();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let other = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                while seen.lock().iter().flatten().count() < LONG * SLICES {
+                    seen.lock().push(None);
+                    yield_now().await;
+                }
+            }
+        });
         for number in 0..LONG {
-            let seen = Rc::clone(&seen);
-            local.spawn_local(async move {
+            let seen = Arc::clone(&seen);
+            tokio::spawn(async move {
                 for _ in 0..SLICES {
                     let _turn = slice_turn().await;
-                    seen.borrow_mut().push(Some(number));
+                    seen.lock().push(Some(number));
                 }
             });
         }
-        local
-            .run_until(async {
-                let seen = Rc::clone(&seen);
-                let other = spawn_local(async move {
-                    while seen.borrow().iter().flatten().count() < LONG * SLICES {
-                        seen.borrow_mut().push(None);
-                        yield_now().await;
-                    }
-                });
-                other.await.unwrap();
-            })
-            .await;
-        let seen = seen.borrow();
+        other.await.unwrap();
+        let seen = seen.lock();
         assert!(
             seen.windows(2).all(|pair| pair[0].is_none() || pair[1].is_none()),
             "two slices in one pass: {seen:?}"

@@ -276,9 +276,9 @@ fn inspect_jobs_stays_bounded_whatever_is_asked_at_once() {
     let payload = "x".repeat(1 << 20);
     for number in 1..=6 {
         line.hear(&format!("add #{number} big 1000 60000 1048576\r\n{payload}\r\n"));
+        bench.engine.commit_once();
+        bench.released(&mut line);
     }
-    bench.engine.commit_once();
-    bench.released(&mut line);
     // Ten answers of five mebibytes each: the session stops behind the first.
     let flow = line.hear(&"inspect jobs big 0 100\r\n".repeat(10));
     assert_eq!(flow, Flow::Continue);
