@@ -73,7 +73,7 @@ impl Run {
             return Ok(());
         }
         let (next, epoch) = (self.next_id, self.model.epoch);
-        self.ended = whole;
+        self.ended = whole && self.server.is_log_sound();
         self.crash()?;
         // All of it was on disk: the next server goes on just there, unless one before it got as
         // far as to reserve ids.

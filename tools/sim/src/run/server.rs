@@ -155,6 +155,12 @@ impl Server {
         running.engine.failure().is_some() || !self.disk.is_powered()
     }
 
+    /// Whether the log has not failed. Where it ends is noted last in an orderly stop: an engine that has stopped
+    /// does not notice that the disk refused it.
+    pub fn is_log_sound(&self) -> bool {
+        self.running().log.check().is_ok()
+    }
+
     pub fn caller(&self, connection: u64) -> Caller {
         let mailbox = self.running().letters.clone();
         Caller { connection: ConnectionId(connection), mailbox }
