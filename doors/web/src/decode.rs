@@ -8,7 +8,7 @@ use spindle_msgpack::to_json_text;
 
 use crate::html::visible;
 
-/// So much HTML is made of one body, in bytes: what comes behind it is cut off.
+/// The most bytes of HTML that are made of one body: what comes behind them is cut off.
 const HTML_BYTES_MAX: usize = 20_000;
 /// So many bytes are shown in hexadecimal.
 const HEX_BYTES_MAX: usize = 2_048;

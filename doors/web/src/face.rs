@@ -58,7 +58,7 @@ fn wants_page(path: &str, headers: &HeaderMap) -> bool {
 
 /// A problem as far as a page says it.
 #[derive(Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ProblemText {
     pub title: String,
     pub detail: String,
 }
@@ -66,14 +66,14 @@ pub(crate) struct Told {
 async fn as_page(page: &Page, response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     let body = to_bytes(body, PROBLEM_BYTES_MAX).await.unwrap_or_default();
-    let told = serde_json::from_slice(&body).unwrap_or_else(|_| Told {
+    let text = serde_json::from_slice(&body).unwrap_or_else(|_| ProblemText {
         title: head.status.canonical_reason().unwrap_or("Error").to_owned(),
         detail: String::new(),
     });
     let body = if head.status == StatusCode::UNAUTHORIZED {
-        login::form(page, "/", Some(&told.detail)).await
+        login::form(page, "/", Some(&text.detail)).await
     } else {
-        fault::shown(page, head.status, &told).await
+        fault::shown(page, head.status, &text).await
     };
     let (made, body) = body.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);

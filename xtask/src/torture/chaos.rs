@@ -31,7 +31,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(2);
 /// How far the wall clock is off, at most: enough that every lease would end if the server believed a jump.
 const CLOCK_SECONDS: u64 = 30 * 60;
-/// From cycle to cycle the wall clock goes on by so much, or it would soon be behind the log always.
+/// How far the wall clock goes on from cycle to cycle; without that it would soon always be behind the log.
 const CLOCK_DRIFT_SECONDS: u64 = 5 * 60;
 /// In all it goes on by less than the time that LightJQ keeps results, which must be there at the end.
 const CLOCK_DRIFT_SECONDS_MAX: u64 = 12 * 3600;

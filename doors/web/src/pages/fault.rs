@@ -4,12 +4,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
 
-use crate::face::Told;
+use crate::face::ProblemText;
 use crate::html::{Tab, cut, shell};
 use crate::page::Page;
 
 /// A problem, with what to do about it as far as its kind says.
-pub(crate) async fn shown(page: &Page, status: StatusCode, told: &Told) -> Response {
+pub(crate) async fn shown(page: &Page, status: StatusCode, text: &ProblemText) -> Response {
     let advice = match status {
         StatusCode::NOT_FOUND => {
             "It may have been deleted, or have come to its end and been removed."
@@ -26,10 +26,10 @@ pub(crate) async fn shown(page: &Page, status: StatusCode, told: &Told) -> Respo
     let body = html! {
         div.fault {
             p.code { (status.as_u16()) }
-            h1 { (told.title) }
-            @if !told.detail.is_empty() { p { (cut(&told.detail, 1_000)) } }
+            h1 { (text.title) }
+            @if !text.detail.is_empty() { p { (cut(&text.detail, 1_000)) } }
             @if !advice.is_empty() { p.muted { (advice) } }
         }
     };
-    shell(page, Tab::Other, &told.title, body).await
+    shell(page, Tab::Other, &text.title, body).await
 }

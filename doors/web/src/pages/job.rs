@@ -16,7 +16,7 @@ use crate::pages::attempts;
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
 
-/// So much of a payload and of a result is looked at: a page shows less.
+/// The most bytes of a payload and of a result that are read: a page shows less.
 const BYTES_MAX: usize = 32_768;
 
 /// A job.

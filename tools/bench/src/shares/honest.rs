@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const CLIENTS: u32 = 2;
 /// From one job of a client to its next.
 const PERIOD: Duration = Duration::from_millis(10);
-/// By so much each client's period is longer than that of the one before: they do not keep step.
+/// How much longer each client's period is than that of the one before: they do not keep step.
 const STAGGER: Duration = Duration::from_micros(37);
 /// How often it is asked whether to end.
 const LOOK: Duration = Duration::from_millis(5);
