@@ -57,9 +57,13 @@ impl Run {
         // A record that nothing proves to have been synced would be cut: one in a segment that was
         // ended has been.
         let is_closed = |position| log.segment_end_before(Position(position)).is_some();
+        // The same bit once more would heal one that a failed start has left rotten.
+        let is_sound =
+            |place: &BytesRef| !self.rot.places.contains(&(place.position, place.offset));
         let long: Vec<BytesRef> = payloads(state)
             .map(|(_, place)| place)
             .filter(|place| place.len >= BYTES_MIN && is_closed(place.position))
+            .filter(is_sound)
             .collect();
         if long.is_empty() {
             return;
