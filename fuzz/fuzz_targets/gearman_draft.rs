@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use spindle_gearman::wire::draft::{Decoder, DraftError, Limits, Request};
-use spindle_testkit::gearman::{Encode, decode_reply};
+use spindle_gearman::client::{Encode, decode_reply};
 
 fn decode<'a>(
     limits: Limits,

@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use spindle_gearman::wire::{Decoder, Incoming, Limits, Protocol, WireError};
-use spindle_testkit::gearman::Encode;
+use spindle_gearman::client::Encode;
 
 fn decode<'a>(
     limits: Limits,

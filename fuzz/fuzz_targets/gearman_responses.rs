@@ -5,7 +5,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use spindle_testkit::gearman::decode_response;
+use spindle_gearman::client::decode_response;
 
 fuzz_target!(|data: &[u8]| {
     let mut input = BytesMut::from(data);

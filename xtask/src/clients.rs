@@ -17,6 +17,9 @@ const LIGHTJQ_PYTHON: [&str; 1] = ["msgpack==1.1.2"];
 /// Those of its parts that make values are pinned too: a seed is to give the same requests.
 const SCHEMATHESIS: [&str; 4] =
     ["schemathesis==4.32.5", "hypothesis==6.170.15", "jsonschema_rs==0.60.3", "msgpack==1.1.2"];
+/// What looks at pages in a browser for what keeps people from using them.
+const BROWSER_FOLDER: &str = "browser-clients";
+const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -25,7 +28,8 @@ pub fn install_missing() -> Result<()> {
     let folder = target()?.join(FOLDER);
     fs::create_dir_all(&folder)?;
     install_python(&folder.join("python"), &PYTHON)?;
-    install_node(&folder)?;
+    install_node(&folder, &NODE)?;
+    install_node(&target()?.join(BROWSER_FOLDER), &BROWSER)?;
     let lightjq = target()?.join(LIGHTJQ_FOLDER);
     fs::create_dir_all(&lightjq)?;
     install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)?;
@@ -46,15 +50,17 @@ fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {
     call(python, &pip.concat())
 }
 
-fn install_node(folder: &Path) -> Result<()> {
+fn install_node(folder: &Path, packages: &[&'static str]) -> Result<()> {
+    fs::create_dir_all(folder)?;
     let modules = folder.join("node_modules");
-    if NODE.iter().any(|name| !modules.join(name_of(name)).exists()) {
+    let is_missing = |name: &&'static str| !modules.join(name_of(name)).exists();
+    if packages.iter().any(is_missing) {
         let place = folder.to_string_lossy();
         let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix", &place];
-        call("npm", &[&npm, &NODE[..]].concat())?;
+        call("npm", &[&npm, packages].concat())?;
     }
-    for name in NODE.map(name_of) {
-        ensure!(modules.join(name).exists(), "npm has brought no {name}");
+    for name in packages {
+        ensure!(!is_missing(name), "npm has brought no {name}");
     }
     Ok(())
 }

@@ -1,14 +1,21 @@
 //! The Debian package: built from the release program that is there, installed into a folder of its
-//! own, upgraded, purged. The machine stays as it was.
+//! own, served as its unit says, upgraded, purged. The machine stays as it was.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::packages::{NoDaemons, POLICY};
+use crate::process::Process;
 use crate::workspace::{call, cargo, root, target};
 
 /// What builds the package, as Cargo installs it.
@@ -22,7 +29,12 @@ const FILES: [(&str, u32); 6] = [
     ("usr/share/doc/spindle/operations.md", 0o644),
     ("usr/share/doc/spindle/copyright", 0o644),
 ];
+/// How long something may take that happens at once.
+const PATIENCE: Duration = Duration::from_secs(120);
 const SETTINGS: &str = "etc/spindle/spindle.toml";
+const UNIT: &str = "usr/lib/systemd/system/spindle.service";
+/// The unit's `StateDirectory`, and what the settings name.
+const DATA: &str = "var/lib/spindle";
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/spindle.service";
 
 /// Why the package cannot be installed here.
@@ -50,6 +62,7 @@ pub fn check() -> Result<()> {
             .arg(system.path(SETTINGS)),
     )?;
     ensure!(shown.contains("/var/lib/spindle"), "its settings are {shown}");
+    Unit::of(&system)?.check(&system)?;
 
     // An upgrade keeps what somebody has changed, and so does a removal.
     let changed = system.read(SETTINGS)? + "log-level = \"warn\"\n";
@@ -61,13 +74,99 @@ pub fn check() -> Result<()> {
     ensure!(system.read(SETTINGS)? == changed, "a removal has taken the settings");
 
     // A purge takes them, and leaves the jobs.
-    let job = system.path("var/lib/spindle/log");
-    fs::create_dir_all(job.parent().context("it has a folder")?)?;
-    fs::write(&job, "jobs")?;
+    let jobs = || Ok::<_, anyhow::Error>(fs::read_dir(system.path(DATA))?.count());
+    let before = jobs()?;
     system.dpkg(&["--purge", "spindle"])?;
     ensure!(!system.path(SETTINGS).exists(), "a purge has left the settings");
-    ensure!(job.exists(), "a purge has taken the jobs");
+    ensure!(before > 0 && jobs()? == before, "a purge has taken the jobs");
     Ok(())
+}
+
+/// What the installed unit says of starting the server.
+struct Unit {
+    /// The program, below the folder of the system, and its arguments.
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// Its user and group, of those that the package has made.
+    ids: (u32, u32),
+}
+
+impl Unit {
+    fn of(system: &System) -> Result<Unit> {
+        let text = system.read(UNIT)?;
+        let field = |name: &str| {
+            let mut found =
+                text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            found.next().with_context(|| format!("the unit has no {name}"))
+        };
+        ensure!(
+            !text.contains("\nEnvironment"),
+            "the unit sets an environment: it belongs in this test"
+        );
+        ensure!(field("Type")? == "notify", "who starts it waits for its word");
+        ensure!(format!("var/lib/{}", field("StateDirectory")?) == DATA, "the jobs are elsewhere");
+        let here = |word: &str| match word.strip_prefix('/') {
+            Some(path) => system.path(path).to_string_lossy().into_owned(),
+            None => word.to_owned(),
+        };
+        let mut words = field("ExecStart")?.split(' ').map(here);
+        let program = words.next().context("ExecStart names no program")?.into();
+        let id = |file: &str, name: &str| {
+            let lines = system.read(file)?;
+            let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let number = line.and_then(|line| line.split(':').nth(1)).map(str::parse);
+            Ok::<u32, anyhow::Error>(number.with_context(|| format!("{file} has no {name}"))??)
+        };
+        let ids = (id("etc/passwd", field("User")?)?, id("etc/group", field("Group")?)?);
+        Ok(Unit { program, arguments: words.collect(), ids })
+    }
+
+    /// Starts the server as systemd does, adds a job, asks for the end, starts it again and finds the job.
+    fn check(&self, system: &System) -> Result<()> {
+        let data = system.path(DATA);
+        fs::create_dir_all(&data)?;
+        chown(&data, Some(self.ids.0), Some(self.ids.1))?;
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))?;
+        self.serve(system, &["add", "mail", "kept"])?;
+        let queues = self.serve(system, &["queues"])?;
+        ensure!(queues == "mail\t1\t0\n", "after a stop and a start the queues are {queues}");
+        Ok(())
+    }
+
+    /// What a command says to the server, which runs for no longer than that.
+    fn serve(&self, system: &System, command: &[&str]) -> Result<String> {
+        let folder = tempfile::tempdir_in(system.0.path())?;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+        let told = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&told)?;
+        fs::set_permissions(&told, fs::Permissions::from_mode(0o666))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let address = free_address()?;
+        let mut server = Command::new(&self.program);
+        server.args(&self.arguments).uid(self.ids.0).gid(self.ids.1);
+        // The folder stands for `/`; and other servers may run on this machine.
+        server.env("NOTIFY_SOCKET", &told).env("SPINDLE_SERVE_DATA", system.path(DATA));
+        server.env("SPINDLE_SERVE_WORKQ", &address);
+        for door in ["HTTP", "GEARMAN", "JOBD_MASTER"] {
+            server.env(format!("SPINDLE_SERVE_{door}"), "off");
+        }
+        let mut server = Process(server.spawn().context("the installed program")?);
+        let mut word = [0; 256];
+        let count = socket.recv(&mut word).context("it never said that it is ready")?;
+        let word = String::from_utf8_lossy(&word[..count]);
+        ensure!(word.contains("READY=1"), "it says {word}");
+        let said =
+            printed(Command::new(&self.program).args(command).env("SPINDLE_WORKQ", address))?;
+        kill(Pid::from_raw(server.0.id().try_into()?), Signal::SIGTERM)?;
+        let ended = server.ended_within(PATIENCE)?.context("it does not end")?;
+        ensure!(ended.success(), "it ends with {ended}");
+        Ok(said)
+    }
+}
+
+/// An address of this machine that nobody listens on.
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 /// The package of the release program.
@@ -107,6 +206,8 @@ impl System {
         for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc", "var/log"] {
             fs::create_dir_all(system.path(folder))?;
         }
+        // The server's user goes through it.
+        fs::set_permissions(system.0.path(), fs::Permissions::from_mode(0o755))?;
         for file in ["var/lib/dpkg/status", "etc/passwd", "etc/group"] {
             fs::write(system.path(file), "")?;
         }

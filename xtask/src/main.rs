@@ -62,6 +62,8 @@ enum Chore {
     },
     /// Check licences, sources and versions of what the lock file brings against deny.toml
     Dependencies,
+    /// Write pictures of the web pages into docs/images; needs root once, to install a browser
+    Screenshots,
     /// Build the Debian package from the release program, install and purge it in a folder
     Debian,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
@@ -123,6 +125,11 @@ fn run(chore: Chore) -> Result<()> {
             call(release("spindle-sim")?, &args)
         }
         Chore::Dependencies => dependencies::check(),
+        Chore::Screenshots => {
+            packages::install_missing()?;
+            // Of the whole workspace: that is what is built for its tests.
+            cargo(&["test", "--workspace", "--test", "screenshots"])
+        }
         Chore::Debian => {
             build_release(&["spindle"])?;
             debian::check()

@@ -34,6 +34,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("systemd-analyze", "systemd"),
     ("dpkg-shlibdeps", "dpkg-dev"),
     ("/usr/lib/python3/dist-packages/yaml", "python3-yaml"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
+    ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
 /// Where Debian's scripts look whether they may start or stop a service.
 pub const POLICY: &str = "/usr/sbin/policy-rc.d";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_log::{
     FileLog, FileLogOptions, PartsOf,
-    copy::{RESTORING_FILE, segment_file},
+    copy::{RESTORING_FILE, begin_bounds, segment_file},
     disk::Disk,
 };
 
@@ -57,11 +57,17 @@ pub fn restore(
     for kept in &manifest.segments {
         put_back(from, &*to, kept, progress)?;
     }
+    let segments: Vec<_> = manifest.segments.iter().map(|kept| &kept.facts).collect();
+    begin_bounds(&*to, &segments).map_err(BackupError::failed(
+        &*to,
+        "note the bounds of the log in",
+        "",
+    ))?;
     to.sync_folder().map_err(BackupError::failed(&*to, "sync", ""))?;
     to.remove(RESTORING_FILE).map_err(BackupError::failed(&*to, "remove", RESTORING_FILE))?;
     to.sync_folder().map_err(BackupError::failed(&*to, "sync", ""))?;
     drop(lock);
-    // Read once more, as a server reads it; and what a log keeps beside its segments is made anew.
+    // Read once more, as a server reads it.
     let options = FileLogOptions {
         parts_of,
         background: false,

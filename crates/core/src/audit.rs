@@ -53,6 +53,9 @@ pub struct Actor {
     /// The door they came through.
     #[prost(enumeration = "Origin", tag = "4")]
     pub door: i32,
+    /// They used the web pages, which ask the door on their behalf.
+    #[prost(bool, tag = "5")]
+    pub by_page: bool,
 }
 
 impl Actor {
@@ -63,6 +66,7 @@ impl Actor {
             name: cut(name, NAME_BYTES_MAX),
             address: cut(address, ADDRESS_BYTES_MAX),
             door: door as i32,
+            by_page: false,
         }
     }
 }

@@ -14,15 +14,23 @@
 //! that needs, too, and the very last of the reserve; then it waits until there is room. It is late then, and
 //! nothing is lost: whatever could see it, or refuse because of it, waits for the same room.
 //!
+//! A log that cannot prepare another segment for another reason than room ([`Space::CannotGrow`]) is a full
+//! disk in all of this but its name. New jobs do not wait until it can, because nobody knows when that is: those
+//! who wait would get no answer, and what is left of the log would go for them instead of for what ends jobs
+//! and frees segments, which a log that cannot make a file can still use again.
+//!
 //! A large change waits for more: until little else is decided and not durable. All that is decided goes
 //! to the log in one order, so whoever comes behind large payloads waits until they are written; one after
-//! the other they keep nobody waiting for more than one of them.
+//! the other they keep nobody waiting for more than one of them. What was decided while large ones were
+//! written goes to the disk before the next: commits with large changes and without take turns. And while
+//! there are others, the log rests from large changes for as long as it has just been busy with them: they
+//! take half of its time at most.
 //!
 //! Nobody waits for ever: each look ends with a round, with more of the reserve, or with the refusal. The
 //! thread that compacts looks ten times a second, and a round on a full disk is one segment long.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use spindle_log::{Log, Space};
@@ -39,6 +47,10 @@ const SHARE: u64 = 8;
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// A large change waits until no more than this part of what may be decided is.
 const BEHIND_LARGE: usize = 8;
+/// There are others if a commit without a large change ended in this time.
+const OTHERS_MS: u64 = 100;
+/// The longest rest from large changes, on a slow disk.
+const REST_MS_MAX: u64 = 100;
 
 /// Whether one more change may be made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +68,7 @@ pub enum Room {
 pub(crate) struct Admission {
     undurable_bytes: Arc<AtomicUsize>,
     undurable_bytes_max: usize,
+    large: LargeChanges,
     /// There is room while less than this is decided and not durable.
     room_below: AtomicUsize,
     exhausted: AtomicBool,
@@ -64,6 +77,53 @@ pub(crate) struct Admission {
     /// The disk is full, and the log had no room for the record that comes next.
     blocked: AtomicBool,
     full: Mutex<FullDisk>,
+}
+
+/// Whether there are large changes, as far as it matters whose turn it is: what is decided while a
+/// commit begins may count for the one or the other.
+#[derive(Debug, Default)]
+struct LargeChanges {
+    /// Among what is decided and in no commit yet.
+    decided: AtomicBool,
+    /// In the commit under way.
+    under_way: AtomicBool,
+    /// In the last commit that ended.
+    last: AtomicBool,
+    /// When the commit under way began.
+    began_ms: AtomicU64,
+    /// When the next one may be decided, if there are others.
+    rests_until_ms: AtomicU64,
+    /// When the last commit without one ended.
+    others_ms: AtomicU64,
+}
+
+impl LargeChanges {
+    fn begin(&self, now_ms: u64) {
+        self.under_way.store(self.decided.swap(false, Ordering::Relaxed), Ordering::Relaxed);
+        self.began_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    fn end(&self, now_ms: u64) {
+        let was_large = self.under_way.load(Ordering::Relaxed);
+        self.last.store(was_large, Ordering::Relaxed);
+        if was_large {
+            let took_ms = now_ms.saturating_sub(self.began_ms.load(Ordering::Relaxed));
+            let rest_ms = took_ms.min(REST_MS_MAX);
+            self.rests_until_ms.store(now_ms.saturating_add(rest_ms), Ordering::Relaxed);
+        } else {
+            self.others_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Until when there is a rest, if there is one.
+    fn rest(&self, now_ms: u64) -> Option<u64> {
+        let until_ms = self.rests_until_ms.load(Ordering::Relaxed);
+        let others_ms = self.others_ms.load(Ordering::Relaxed);
+        let has_others = now_ms.saturating_sub(others_ms) <= OTHERS_MS;
+        // A clock that was set leaves no rest behind.
+        let is_near = until_ms.saturating_sub(now_ms) <= REST_MS_MAX;
+        (now_ms < until_ms && has_others && is_near).then_some(until_ms)
+    }
 }
 
 /// What is known of a disk that is full; nothing of one that is not.
@@ -82,6 +142,7 @@ impl Admission {
         Admission {
             undurable_bytes,
             undurable_bytes_max,
+            large: LargeChanges::default(),
             room_below: AtomicUsize::new(undurable_bytes_max.saturating_add(1)),
             exhausted: AtomicBool::new(false),
             timers_below: AtomicUsize::new(usize::MAX),
@@ -91,17 +152,26 @@ impl Admission {
     }
 
     /// Whether a change that brings so many bytes may be made now.
-    pub fn room(&self, bytes: usize) -> Room {
-        let undurable = self.undurable_bytes();
-        let is_turn =
-            bytes <= SMALL_BYTES_MAX || undurable <= self.undurable_bytes_max / BEHIND_LARGE;
+    pub fn room(&self, bytes: usize, now_ms: impl FnOnce() -> u64) -> Room {
+        let (undurable, is_large) = (self.undurable_bytes(), bytes > SMALL_BYTES_MAX);
+        let is_turn = !is_large || self.is_turn_of_large(undurable, now_ms());
         if undurable < self.room_below.load(Ordering::Relaxed) && is_turn {
+            if is_large {
+                self.large.decided.store(true, Ordering::Relaxed);
+            }
             Room::There
         } else if self.exhausted.load(Ordering::Relaxed) {
             Room::Exhausted
         } else {
             Room::Later
         }
+    }
+
+    fn is_turn_of_large(&self, undurable: usize, now_ms: u64) -> bool {
+        let is_turn_of_others = undurable > 0 && self.large.last.load(Ordering::Relaxed);
+        undurable <= self.undurable_bytes_max / BEHIND_LARGE
+            && !is_turn_of_others
+            && self.large.rest(now_ms).is_none()
     }
 
     pub fn undurable_bytes(&self) -> usize {
@@ -124,9 +194,15 @@ impl Admission {
         self.blocked.load(Ordering::Relaxed)
     }
 
+    /// What is decided goes to the log.
+    pub fn begin_commit(&self, now_ms: u64) {
+        self.large.begin(now_ms);
+    }
+
     /// Records went to the log, the rest found no room if `has_refused`.
-    pub fn note_commit(&self, log: &dyn Log, has_refused: bool) {
+    pub fn note_commit(&self, log: &dyn Log, has_refused: bool, now_ms: u64) {
         self.blocked.store(has_refused, Ordering::Relaxed);
+        self.large.end(now_ms);
         self.renew(log);
     }
 
@@ -158,7 +234,7 @@ impl Admission {
         let mut full = self.full.lock();
         let max = self.undurable_bytes_max.saturating_add(1);
         let (mut room_below, mut timers_below) = (max, usize::MAX);
-        if log.space() == Space::ReserveOnly {
+        if log.space().is_reserve() {
             let room = log.room_bytes();
             note(&mut full, room);
             let left = *full.left.get_or_insert(room - room / SHARE);
@@ -188,7 +264,7 @@ pub(crate) fn kept_back(log: &dyn Log) -> u64 {
 impl Engine {
     /// Whether one more change may be made now that brings so many bytes.
     pub fn room(&self, bytes: usize) -> Room {
-        self.shared.admission.room(bytes)
+        self.shared.admission.room(bytes, || self.now_ms())
     }
 
     /// Whether one more small change may be made now. Long loops ask between their steps.
@@ -206,16 +282,30 @@ impl Engine {
     pub fn wait_for_room(&self, caller: &Caller, bytes: usize) -> Result<Option<Ticket>, Refused> {
         match self.room(bytes) {
             Room::There => return Ok(None),
-            Room::Exhausted => return Err(Refused::DiskFull),
+            Room::Exhausted => return Err(self.no_room()),
             Room::Later => {}
         }
         let mut inner = self.shared.inner.lock();
         // The room may have come before the wait.
         if self.shared.admission.has_again() {
             match self.room(bytes) {
-                Room::Exhausted => return Err(Refused::DiskFull),
-                // Its turn comes after a commit: something is not durable yet.
-                Room::Later if bytes > SMALL_BYTES_MAX => {}
+                Room::Exhausted => return Err(self.no_room()),
+                Room::Later if bytes > SMALL_BYTES_MAX => {
+                    if let Some(until_ms) = self.shared.admission.large.rest(self.now_ms()) {
+                        let deadline_ms = Some(until_ms);
+                        let caller = caller.clone();
+                        let wait = Wait { caller, request: WaitFor::Time, deadline_ms };
+                        let ticket = inner.waiting.list.add(wait);
+                        // Who asks for room has no turn yet, whose end would tell the timer.
+                        self.shared.timer.ring_if_before(deadline_ms);
+                        return Ok(Some(ticket));
+                    }
+                    // Its turn comes after a commit. With nothing to commit it was for a rest that it
+                    // had to wait, and that has just ended.
+                    if self.undurable_bytes() == 0 {
+                        return Ok(None);
+                    }
+                }
                 Room::There | Room::Later => return Ok(None),
             }
         }
@@ -242,8 +332,8 @@ impl Engine {
             let room = log.room_bytes().saturating_sub(claimed);
             (inner.batch.undurable_bytes() + len) as u64 <= room / 2
         };
-        if len > SMALL_BYTES && log.space() == Space::ReserveOnly && !fits() {
-            return Err(Refused::DiskFull);
+        if len > SMALL_BYTES && log.space().is_reserve() && !fits() {
+            return Err(self.no_room());
         }
         Ok(())
     }
@@ -251,10 +341,18 @@ impl Engine {
     /// New jobs are refused on a full disk: what is left is for what frees room. So they are while the
     /// log is as long as it may be.
     pub(crate) fn check_space(&self) -> Result<(), Refused> {
-        if self.shared.log.space() == Space::ReserveOnly {
-            return Err(Refused::DiskFull);
+        if self.shared.log.space().is_reserve() {
+            return Err(self.no_room());
         }
         if self.is_log_full() { Err(Refused::LogFull) } else { Ok(()) }
+    }
+
+    /// Why nothing more may be appended.
+    fn no_room(&self) -> Refused {
+        match self.shared.log.space() {
+            Space::CannotGrow => Refused::LogCannotGrow,
+            Space::ReserveOnly | Space::Ample => Refused::DiskFull,
+        }
     }
 
     /// Whether the log is as long as it may be.

@@ -36,6 +36,9 @@ pub enum Refused {
     /// The disk is full: what frees space goes on, new jobs do not.
     #[error("disk full")]
     DiskFull,
+    /// The log cannot be made longer, for another reason than room: the same holds as on a full disk.
+    #[error("the log cannot grow")]
+    LogCannotGrow,
     /// The log is as long as it may be: jobs can be worked and deleted, new ones are refused.
     #[error("the log is as large as it may be")]
     LogFull,

@@ -62,7 +62,10 @@ pub use door::{
 };
 pub use engine::{Engine, Turn};
 pub use gate::{Gate, Gated};
-pub use observe::{Gauges, MeterReadings, QueueTraffic, Readings, Stats, Tally, WorkerView};
+pub use observe::{
+    FINGERPRINT_CHARS_MAX, FailedAttempts, Gauges, MeterReadings, QueueTraffic, Readings, Stats,
+    Tally, WorkerView, failure_words, fingerprint_of,
+};
 pub use options::{Faults, Options};
 pub use read::{
     Counts, EventSummary, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine,

@@ -92,6 +92,10 @@ pub struct Faults {
     pub lease_answered_early: bool,
     /// What a lease decides is not waited for where it must not be forgotten.
     pub lease_not_awaited: bool,
+    /// Any clock is believed.
+    pub clock_believed: bool,
+    /// Time that is set forward counts for leases.
+    pub leases_set_forward: bool,
     /// A start forgets which keys are taken.
     pub keys_forgotten: bool,
     /// A start forgets when unfinished jobs expire.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
-use spindle_log::{Log, LogError, OpenError, ReadError, Stored};
+use spindle_log::{Log, LogError, OpenError, ReadError, Space, Stored};
 
 use crate::clock::Clock;
 use crate::commit::record::{Places, RecordError, RecordReader};
@@ -40,6 +40,9 @@ pub enum StartError {
     /// The disk is full, the log's reserve included.
     #[error("the disk is full: there is no room to begin in the log")]
     Full,
+    /// The log has no room left and can prepare no segment, for another reason than room: its own messages say which.
+    #[error("the log cannot grow: no segment could be prepared to begin in")]
+    LogCannotGrow,
     /// Another server wrote meanwhile.
     #[error("another server writes to this log")]
     Conflict,
@@ -244,7 +247,8 @@ impl Engine {
         // On a full disk it may wait for room. An epoch that a crash forgets would begin again, and
         // tokens of its leases would be given twice.
         if engine.durable() < engine.shared.inner.lock().tail() {
-            return Err(StartError::Full);
+            let cannot_grow = engine.shared.log.space() == Space::CannotGrow;
+            return Err(if cannot_grow { StartError::LogCannotGrow } else { StartError::Full });
         }
         Ok(engine)
     }

@@ -10,6 +10,8 @@ use std::panic::resume_unwind;
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -22,6 +24,17 @@ static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     Semaphore::new((cores / 2).max(1))
 });
+
+/// Makes the calling thread, one of the blocking pool, yield to those that serve: what it does takes
+/// long, and small requests should not wait for a processor behind it.
+pub(crate) fn give_way() {
+    if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
+        tracing::debug!(%error, "a thread for long work has the priority of all others");
+    }
+}
+
+/// Of threads that do long work: about a quarter of the weight of one that serves.
+const NICENESS: i32 = 5;
 
 /// Does work whose time grows with a number of bytes: here and now if they are few, else on a thread
 /// of the blocking pool, after the work of others that came before.

@@ -16,6 +16,7 @@ use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
+use crate::large::give_way;
 use crate::serving::{self, OpenConnections, Server, Stage};
 use crate::site::Site;
 
@@ -116,7 +117,9 @@ impl HttpListener {
         for _ in 0..threads.max(1) {
             let (sender, arrivals) = mpsc::unbounded_channel();
             dealt.push(sender);
-            runtimes.push((Builder::new_current_thread().enable_all().build()?, arrivals));
+            let runtime =
+                Builder::new_current_thread().enable_all().on_thread_start(give_way).build()?;
+            runtimes.push((runtime, arrivals));
         }
         if let Some((first, _)) = runtimes.first() {
             let _inside = first.enter();

@@ -124,6 +124,7 @@ async fn admitted(
     next: Next,
 ) -> Response {
     let visitor = request.extensions_mut().remove::<Visitor>();
+    let by_page = visitor.is_some();
     let login = match visitor {
         Some(Visitor(login)) => Ok(login),
         None => entrance.counted(&request),
@@ -137,7 +138,7 @@ async fn admitted(
     }
     let mut response = match login.and_then(|login| entrance.pass_for(login, &request)) {
         Ok(pass) => {
-            let pass = Pass { notes, ..pass };
+            let pass = Pass { notes, by_page, ..pass };
             request.extensions_mut().insert(pass);
             match (entrance.check)(&request) {
                 Ok(()) => next.run(request).await,
@@ -182,11 +183,13 @@ pub struct Pass {
     role: Role,
     /// Where it is noted which queue the request is about.
     notes: Option<Arc<Notes>>,
+    /// The web pages make it on somebody's behalf.
+    by_page: bool,
 }
 
 impl Pass {
     fn new(login: Login, role: Role) -> Pass {
-        Pass { login, role, notes: None }
+        Pass { login, role, notes: None, by_page: false }
     }
 
     /// That of a request.
@@ -222,7 +225,7 @@ impl Pass {
 
     /// Who asks, for the audit log.
     pub fn actor(&self, door: Origin) -> Actor {
-        self.login.actor(door)
+        Actor { by_page: self.by_page, ..self.login.actor(door) }
     }
 
     /// The request, for the audit log.

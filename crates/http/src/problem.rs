@@ -84,6 +84,7 @@ codes! {
     Overloaded "overloaded" SERVICE_UNAVAILABLE "Unfinished requests take too much memory",
     Stopping "stopping" SERVICE_UNAVAILABLE "The server is stopping",
     DiskFull "disk_full" INSUFFICIENT_STORAGE "The disk is full",
+    LogCannotGrow "log_cannot_grow" INSUFFICIENT_STORAGE "The log cannot be made longer",
     LogFull "log_full" INSUFFICIENT_STORAGE "The log is as large as it may be",
 }
 
@@ -233,6 +234,11 @@ impl From<Refused> for Problem {
             Refused::DiskFull => Problem::new(
                 Code::DiskFull,
                 "the disk is full: jobs can be worked and deleted, new ones are refused",
+            ),
+            Refused::LogCannotGrow => Problem::new(
+                Code::LogCannotGrow,
+                "the log cannot grow, the server's own log says why: jobs can be worked and deleted, new ones \
+                 are refused",
             ),
             Refused::LogFull => Problem::new(
                 Code::LogFull,

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -185,7 +185,8 @@ impl Link {
             reason: OnceLock::new(),
         }));
         tokio::spawn(write_all(link.clone(), writer, to_write));
-        Ok((link.clone(), Connection { link, reader, peer_limits: PeerLimits::default() }))
+        let (peer, peer_limits) = (remote.ip(), PeerLimits::default());
+        Ok((link.clone(), Connection { link, reader, peer, peer_limits }))
     }
 
     /// The peer's address.
@@ -441,6 +442,8 @@ pub struct PeerLimits {
 pub struct Connection {
     link: Link,
     reader: ReadHalf<Stream>,
+    /// Whose requests are counted.
+    peer: IpAddr,
     peer_limits: PeerLimits,
 }
 
@@ -529,7 +532,7 @@ impl Connection {
         match decode(bytes) {
             Ok(Message::Request(request)) => {
                 if let Some(rates) = &self.peer_limits.rates {
-                    sleep(rates.delay(None, self.link.remote().ip())).await;
+                    sleep(rates.delay(None, self.peer)).await;
                 }
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
                 let permit = permit.expect("the semaphore is never closed");
@@ -590,3 +593,7 @@ async fn write_all(
     let _ = writer.shutdown().await;
     link.end();
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

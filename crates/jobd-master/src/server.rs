@@ -401,6 +401,9 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
+    use spindle_testkit::Certificates;
+    use tokio::time::Instant;
+
     use super::*;
     use crate::wire::encode_request;
 
@@ -481,6 +484,21 @@ mod tests {
         }
         second.write_all(&encode_request(7, "poke", None, None)).await.unwrap();
         assert!(!is_closed(&mut second).await);
+    }
+
+    /// In a time that passes when nothing else is left to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_stalls_is_closed() {
+        let certificates = Certificates::new();
+        let settings = ListenSettings { tls: Some(certificates.loaded()), ..default() };
+        let (address, _server) = serving(settings).await;
+        for begun in [&b"\x16"[..], b"\x16\x03\x01\x02"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun).await.unwrap();
+            let before = Instant::now();
+            assert!(is_closed(&mut stream).await);
+            assert!(before.elapsed() >= HANDSHAKE_TIME, "{:?}", before.elapsed());
+        }
     }
 
     #[tokio::test]

@@ -171,7 +171,7 @@ mod tests {
         fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
             panic!("only read")
         }
-        fn claim(&self, _: u64) -> io::Result<()> {
+        fn claim(&self, _: u64) -> io::Result<bool> {
             panic!("only read")
         }
         fn sync(&self) -> io::Result<()> {

@@ -148,6 +148,11 @@ impl BoundsFile {
         })
     }
 
+    /// The file itself, to be copied.
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
     /// Makes the file, durable, with what it says first.
     pub(crate) fn create(disk: &dyn Disk, bounds: Bounds) -> io::Result<Self> {
         // The name comes when the bytes are there: a file of that name without a sound slot is damage.

@@ -79,6 +79,17 @@ pub enum Space {
     Ample,
     /// The disk is full and only the reserve is left: append nothing but what frees space.
     ReserveOnly,
+    /// No further segment can be prepared for another reason than room (errors of the disk, files that may not be
+    /// made). What is left is a reserve, as on a full disk; a trim can make it longer here, too.
+    CannotGrow,
+}
+
+impl Space {
+    /// Nothing but what frees space is to be appended.
+    #[must_use]
+    pub fn is_reserve(self) -> bool {
+        self != Self::Ample
+    }
 }
 
 /// Why a log failed for good, or an operation on it did.

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bounds::{Bounds, BoundsFile},
     contract::Position,
     disk::{Disk, DiskFile, FolderLock},
     faults::Faults,
@@ -125,6 +126,15 @@ impl SegmentReader {
         }
         Ok(bytes.freeze())
     }
+}
+
+/// Notes where a log of these segments begins and ends, in a folder that was made of copies. Without
+/// that note it would be damaged.
+pub fn begin_bounds(disk: &dyn Disk, segments: &[&SegmentFacts]) -> io::Result<()> {
+    let (Some(oldest), Some(newest)) = (segments.first(), segments.last()) else { return Ok(()) };
+    let (first, reached) = (oldest.first, newest.next);
+    let bounds = Bounds { first, newest: newest.first, reached, end: None };
+    BoundsFile::create(disk, bounds).map(drop)
 }
 
 /// A folder that no server works on, read through and found sound. Nobody else can take it.

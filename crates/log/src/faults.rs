@@ -2,7 +2,11 @@
 
 use std::io;
 
-use crate::{frame::PREV_CRC_AT, survey::Surveyed};
+use crate::{
+    frame::PREV_CRC_AT,
+    salvage::{Dropped, EachDropped},
+    survey::Surveyed,
+};
 
 /// What is planted. Never set any of it.
 #[doc(hidden)]
@@ -20,6 +24,32 @@ pub struct Faults {
     pub end_unchecked: bool,
     /// Where a file cannot be read, it is taken to end.
     pub read_error_ends: bool,
+    /// A repair cuts one record more than it has to.
+    pub repair_cuts_more: bool,
+    /// A repair does not list the first record that it drops.
+    pub dropped_unlisted: bool,
+}
+
+impl Faults {
+    /// What lists dropped records, perhaps without the first one.
+    pub(crate) fn listing(self, each: EachDropped<'_>) -> impl FnMut(Dropped) {
+        let mut leaves_out = self.dropped_unlisted;
+        move |dropped| {
+            if leaves_out && matches!(dropped, Dropped::Record { .. }) {
+                leaves_out = false;
+            } else {
+                each(dropped);
+            }
+        }
+    }
+
+    /// What a repair cuts off the last sound segment besides.
+    pub(crate) fn cut_more(self, segment: Option<&mut Surveyed>) {
+        let record = segment.filter(|_| self.repair_cuts_more);
+        if let Some((segment, spot)) = record.and_then(|it| it.spots.pop().map(|spot| (it, spot))) {
+            segment.end = u64::from(spot.start());
+        }
+    }
 }
 
 /// Takes the last record of a segment for torn.

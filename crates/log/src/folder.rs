@@ -162,18 +162,29 @@ const FILL_SYNC_BYTES: u64 = 1024 * 1024;
 
 static ZEROS: [u8; FILL_BYTES] = [0; FILL_BYTES];
 
+/// What [`create_zeroed`] does after a step that kept the disk busy for so long: it may wait, or give
+/// up with an error.
+pub(crate) type Rest<'a> = &'a mut dyn FnMut(Duration) -> io::Result<Next>;
+
+/// How to go on with a file that is partly filled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Fill,
+    /// Somebody waits for the file: its space will do, if that is claimed.
+    Suffice,
+}
+
 /// Makes a file of zeros, durable except for its name. Real zeros: in a file that only has its
-/// space allocated, every sync of a first write would also have to sync the file's extents.
-///
-/// `rest` gets how long each step kept the disk busy; it may wait, or give up with an error.
+/// space allocated, every sync of a first write also has to sync the file's extents (4 KiB take 0.2
+/// instead of 0.14 ms, 4 MiB 3.3 instead of 3 ms).
 pub(crate) fn create_zeroed(
     disk: &dyn Disk,
     name: &str,
     bytes: u64,
-    rest: &mut dyn FnMut(Duration) -> io::Result<()>,
+    rest: Rest,
 ) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.create(name)?;
-    let filled = file.claim(bytes).and_then(|()| fill(&*file, bytes, rest));
+    let filled = file.claim(bytes).and_then(|is_claimed| fill(&*file, bytes, is_claimed, rest));
     if let Err(error) = filled {
         // Half a file is no use, and its space may be what somebody else is waiting for.
         let _ = disk.remove(name);
@@ -182,11 +193,7 @@ pub(crate) fn create_zeroed(
     Ok(file)
 }
 
-fn fill(
-    file: &dyn DiskFile,
-    bytes: u64,
-    rest: &mut dyn FnMut(Duration) -> io::Result<()>,
-) -> io::Result<()> {
+fn fill(file: &dyn DiskFile, bytes: u64, is_claimed: bool, rest: Rest) -> io::Result<()> {
     let mut offset = 0;
     while offset < bytes {
         let begun = Instant::now();
@@ -197,7 +204,9 @@ fn fill(
             offset += step;
         }
         file.sync()?;
-        rest(begun.elapsed())?;
+        if rest(begun.elapsed())? == Next::Suffice && is_claimed {
+            break;
+        }
     }
     Ok(())
 }
@@ -226,7 +235,7 @@ pub(crate) fn begin_segment(
     bytes: u64,
 ) -> Result<(String, Arc<dyn DiskFile>), OpenError> {
     let filling = filling_name(number);
-    let file = create_zeroed(disk, &filling, bytes, &mut |_| Ok(()))
+    let file = create_zeroed(disk, &filling, bytes, &mut |_| Ok(Next::Fill))
         .map_err(OpenError::failed(disk, "create", &filling))?;
     let name = name_segment(disk, &*file, &filling, header)
         .map_err(|(operation, error)| OpenError::failed(disk, operation, &filling)(error))?;

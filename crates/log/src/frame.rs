@@ -4,7 +4,8 @@
 //! segment  | header (64) | frame | frame | frame | zeros, or bytes of an older life of the file
 //!
 //! header   0 magic "SPINDLE\n"   8 version u32   12 salt u32   16 first position u64
-//!          24 CRC of the frame before the first u32   28 zeros   60 CRC-32C of bytes 0..60
+//!          24 CRC of the frame before the first u32   28 flags u32: 1 the folder has the file `bounds`
+//!          32 zeros   60 CRC-32C of bytes 0..60
 //!
 //! frame    0 CRC-32C, seeded with the segment's salt, of all that follows u32
 //!          4 payload bytes u32   8 position u64   16 epoch u64
@@ -19,6 +20,10 @@
 //!   frame, which would otherwise be found when a reader searches past damage.
 //! - the *CRC of the previous frame* chains the frames: one that was written behind another tail
 //!   does not fit. The header continues the chain from the segment before.
+//! - the *flag* is set in segments that were begun when the file `bounds` was there, durably. So a
+//!   folder that has lost it is no folder of a release that knew none. The first segment of a new
+//!   folder is older than its bounds; one of an older release has zeros there, and a release that
+//!   knows no flags does not look.
 //! - *synced up to*: all positions below it were durable before this frame was written. So when a
 //!   frame is bad, a good one behind it distinguishes damage (the bad one had been durable) from
 //!   the tail that a crash tore (it had not).
@@ -33,6 +38,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 40;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"SPINDLE\n";
+const KEEPS_BOUNDS: u32 = 1;
 const MARKER: u32 = 0x5d6b_c37e;
 const ALIGN: usize = 8;
 /// Where a frame has the CRC of the one before it.
@@ -44,6 +50,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) salt: u32,
     pub(crate) first: Position,
     pub(crate) prev_crc: u32,
+    /// The folder has the file of the bounds since this segment, or longer.
+    pub(crate) keeps_bounds: bool,
 }
 
 /// Why a segment header can not be used.
@@ -74,6 +82,8 @@ impl SegmentHeader {
         bytes[12..16].copy_from_slice(&self.salt.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.prev_crc.to_le_bytes());
+        let flags = if self.keeps_bounds { KEEPS_BOUNDS } else { 0 };
+        bytes[28..32].copy_from_slice(&flags.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -97,6 +107,7 @@ impl SegmentHeader {
             salt: u32_at(bytes, 12),
             first: Position(u64_at(bytes, 16)),
             prev_crc: u32_at(bytes, 24),
+            keeps_bounds: u32_at(bytes, 28) & KEEPS_BOUNDS != 0,
         })
     }
 }
@@ -317,7 +328,8 @@ mod tests {
 
     #[test]
     fn a_segment_header_reads_back_and_notices_damage() {
-        let header = SegmentHeader { salt: 5, first: Position(900), prev_crc: 77 };
+        let header =
+            SegmentHeader { salt: 5, first: Position(900), prev_crc: 77, keeps_bounds: true };
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
         for byte in 8..SEGMENT_HEADER_BYTES {
             let mut bytes = header.encode();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
+    bounds::BOUNDS_FILE,
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
     folder::{FileKind, OpenError, file_kind, segment_name},
@@ -27,10 +28,11 @@ pub struct QuickLook {
 
 /// Looks at a folder. [`verify`](crate::verify) is what reads all of it.
 pub fn quick_look(disk: &dyn Disk, parts_of: PartsOf) -> Result<QuickLook, OpenError> {
-    let mut firsts = Vec::new();
+    let (mut firsts, mut has_bounds) = (Vec::new(), false);
     for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
         match file_kind(&name) {
             FileKind::Segment(first) => firsts.push(first),
+            FileKind::Bounds => has_bounds = true,
             FileKind::Restoring => return Err(OpenError::Unfinished { folder: disk.folder() }),
             _ => {}
         }
@@ -47,6 +49,8 @@ pub fn quick_look(disk: &dyn Disk, parts_of: PartsOf) -> Result<QuickLook, OpenE
         look.newest = look.newest.or(seen.newest);
         if let Some(reason) = seen.wrong {
             look.wrong = Some((name, reason));
+        } else if seen.keeps_bounds && !has_bounds {
+            look.wrong = Some((BOUNDS_FILE.to_owned(), "it is missing"));
         }
     }
     Ok(look)
@@ -56,6 +60,7 @@ pub fn quick_look(disk: &dyn Disk, parts_of: PartsOf) -> Result<QuickLook, OpenE
 struct Seen {
     bytes: u64,
     newest: Option<Stored>,
+    keeps_bounds: bool,
     wrong: Option<&'static str>,
 }
 
@@ -72,6 +77,7 @@ fn see(
         seen.wrong = Some("it does not begin like a segment of this release");
         return Ok(seen);
     };
+    seen.keeps_bounds = header.keeps_bounds;
     if header.first != first {
         seen.wrong = Some("the file's name and its header name different positions");
     }

@@ -116,11 +116,8 @@ pub(crate) fn survey(
     spares.sort_unstable();
     foreign.sort_unstable();
     let found = BoundsFile::find(disk, manner.write)?;
-    let (bounds, bounds_damaged) = match found {
-        Found::Missing => (None, false),
-        Found::Damaged => (None, true),
-        Found::Sound(file) => (Some(file), false),
-    };
+    let is_there = !matches!(found, Found::Missing);
+    let bounds = if let Found::Sound(file) = found { Some(file) } else { None };
     let said = bounds.as_ref().map(|file| file.bounds);
     let kept = said.map_or(0, |said| firsts.partition_point(|first| *first < said.first));
     let trimmed = firsts.drain(..kept).map(segment_name).collect();
@@ -137,7 +134,8 @@ pub(crate) fn survey(
         _ => {
             let (found, bad_header) = heads(disk, &firsts, manner)?;
             segments = found;
-            read_all(disk, &mut segments, &firsts, manner, each)?.or(bad_header)
+            let durable = said.map_or(Position(0), |said| said.reached);
+            read_all(disk, &mut segments, (&firsts, durable), manner, each)?.or(bad_header)
         }
     };
     if let (None, Some(said), Some(last)) = (&damage, said, segments.last())
@@ -145,10 +143,11 @@ pub(crate) fn survey(
     {
         damage = end_missed(said, last).map(|reason| last.damage(reason));
     }
-    if damage.is_none() && bounds_damaged {
-        let next = segments.last().map(Surveyed::next).unwrap_or_default();
-        let reason = "it no longer says where the log must begin and end";
-        damage = Some(Damage::new(BOUNDS_FILE, 0, next, reason));
+    if damage.is_none() && bounds.is_none() {
+        damage = bounds_missed(is_there, &segments).map(|reason| {
+            let next = segments.last().map(Surveyed::next).unwrap_or_default();
+            Damage::new(BOUNDS_FILE, 0, next, reason)
+        });
     }
     if let Some(damage) = &mut damage
         && damage.file != BOUNDS_FILE
@@ -160,6 +159,19 @@ pub(crate) fn survey(
         damage.behind = from.map(|first| segment_name(*first)).collect();
     }
     Ok(Survey { segments, spares, fillings, foreign, trimmed, bounds, damage })
+}
+
+/// What is wrong with a folder without sound bounds. A folder of an older release never had any.
+fn bounds_missed(is_there: bool, segments: &[Surveyed]) -> Option<&'static str> {
+    if is_there {
+        Some("it no longer says where the log must begin and end")
+    } else if segments.iter().any(|segment| segment.header.keeps_bounds) {
+        Some(
+            "it is missing, and only it knew whether segments are missing before the first one here",
+        )
+    } else {
+        None
+    }
 }
 
 /// What is wrong with the end of a log that is sound up to there.
@@ -231,11 +243,12 @@ fn head(
 }
 
 /// Reads the frames of all segments in order, shows each record to `each` as soon as it is certain that it stays in the
-/// log, and says where the log is first broken.
+/// log, and says where the log is first broken. `firsts` are the first positions of all segments; what is before
+/// `durable` was synced.
 fn read_all(
     disk: &dyn Disk,
     segments: &mut [Surveyed],
-    firsts: &[Position],
+    (firsts, durable): (&[Position], Position),
     manner: Manner,
     each: &mut dyn FnMut(Stored),
 ) -> Result<Option<Damage>, OpenError> {
@@ -253,7 +266,7 @@ fn read_all(
                 return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
             }
             let upto = firsts.get(index + 1).copied();
-            let bad = frames(segment, ahead.of(index), upto, manner, each)
+            let bad = frames(segment, ahead.of(index), (upto, durable), manner, each)
                 .map_err(OpenError::failed(disk, "read", &segment.name))?;
             if let Some(reason) = bad {
                 return Ok(Some(segment.damage(reason)));
@@ -266,11 +279,11 @@ fn read_all(
 
 /// Reads the frames of one segment, up to the position of the next segment or to the first that is not good. Says what
 /// is wrong with that one if it is damage: when anything behind it proves that it was durable once. Without proof it is
-/// the tail that a crash left.
+/// the tail that a crash left. Records of which parts are rotten are proven by `durable`, too.
 fn frames(
     segment: &mut Surveyed,
     source: AheadOf<'_>,
-    upto: Option<Position>,
+    (upto, durable): (Option<Position>, Position),
     manner: Manner,
     each: &mut dyn FnMut(Stored),
 ) -> io::Result<Option<&'static str>> {
@@ -297,7 +310,8 @@ fn frames(
             let (offset, end) = (frame.start, frames.offset());
             // If it was never synced it is no damage but where a crash tore the tail, like any bad frame: the log ends
             // before it.
-            if upto.is_none() && !proof_behind(segment, position, end)? {
+            let may_be_torn = upto.is_none() && position >= durable;
+            if may_be_torn && !proof_behind(segment, position, end)? {
                 return Ok(None);
             }
             segment.damaged.push(DamagedFrame { position, offset, end });

@@ -5,9 +5,9 @@
 //! as it was in a folder inside, `repair-1` or the next number; it never deletes bytes.
 
 use crate::{
-    bounds::BOUNDS_FILE,
+    bounds::{BOUNDS_FILE, Bounds, BoundsFile},
     contract::{Position, Stored},
-    disk::Disk,
+    disk::{Disk, DiskFile},
     faults::Faults,
     folder::{
         FileKind, OpenError, begin_segment, file_kind, filling_name, read_in_steps, repair_name,
@@ -117,8 +117,21 @@ pub fn verify_with(
     each: &mut dyn FnMut(Stored),
     dropped: EachDropped<'_>,
 ) -> VerifyReport {
+    verify_planted(disk, repair, parts_of, Faults::default(), each, dropped)
+}
+
+/// As [`verify_with`], with faults planted, for the simulator.
+#[doc(hidden)]
+pub fn verify_planted(
+    disk: &dyn Disk,
+    repair: bool,
+    parts_of: PartsOf,
+    faults: Faults,
+    each: &mut dyn FnMut(Stored),
+    dropped: EachDropped<'_>,
+) -> VerifyReport {
     let mut report = VerifyReport { folder: disk.folder(), ..VerifyReport::default() };
-    let manner = Manner { write: repair, faults: Faults::default(), parts_of };
+    let manner = Manner { write: repair, faults, parts_of };
     if let Err(failure) = fill(&mut report, disk, manner, each, dropped) {
         report.failure = Some(failure);
     }
@@ -141,19 +154,18 @@ fn fill(
     }
     report.saved_earlier = asides(&names);
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
-    let found = survey(disk, manner, each)?;
+    let mut found = survey(disk, manner, each)?;
     describe(report, &found);
     let last = found.segments.last();
-    if let Some(damage) = &found.damage {
+    if let Some(damage) = found.damage.clone() {
         report.damage = Some(damage.clone());
         let known = found.bounds.as_ref().map(|file| file.bounds.reached);
-        list_dropped(disk, last, damage, known, dropped).map_err(OpenError::failed(
-            disk,
-            "read",
-            &damage.file,
-        ))?;
+        let failed = OpenError::failed(disk, "read", &damage.file);
+        list_dropped(disk, last, &damage, known, &mut manner.faults.listing(dropped))
+            .map_err(failed)?;
         if manner.write {
-            report.repair = Some(cut(disk, &found, damage)?);
+            manner.faults.cut_more(found.segments.last_mut());
+            report.repair = Some(cut(disk, &mut found, &damage)?);
         }
     } else if let Some(last) = last {
         report.tail =
@@ -197,16 +209,17 @@ fn describe(report: &mut VerifyReport, found: &Survey) {
 
 /// Cuts the log before the damage. What is cut is saved before anything changes, and what proves
 /// the damage goes last: after a crash in between the log is still damaged at the same place, and
-/// can be repaired again. The bounds go last of all; the next opening writes them anew.
-fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport, OpenError> {
+/// can be repaired again. The bounds change last of all, in their place: there is no time without
+/// them, in which nothing would prove any more that the last records were durable.
+fn cut(disk: &dyn Disk, found: &mut Survey, damage: &Damage) -> Result<RepairReport, OpenError> {
     for name in &found.fillings {
         disk.remove(name).map_err(OpenError::failed(disk, "remove", name))?;
     }
     let mut aside = Aside::new(disk)?;
-    let last = found.segments.last();
+    let (first, last) = (found.segments.first(), found.segments.last());
     let cut_inside = last.filter(|segment| damage.offset > 0 && segment.name == damage.file);
     if let Some(segment) = cut_inside {
-        aside.copy(segment)?;
+        aside.copy(&segment.name, &*segment.file, segment.file_bytes)?;
     }
     for name in damage.behind.iter().rev() {
         aside.take(name)?;
@@ -220,11 +233,24 @@ fn cut(disk: &dyn Disk, found: &Survey, damage: &Damage) -> Result<RepairReport,
         if last.is_none() {
             // The log begins again where the file began: positions do not start over.
             let (salt, first) = (disk.salt(), damage.position);
-            let header = SegmentHeader { salt, first, prev_crc: 0 };
+            let header = SegmentHeader { salt, first, prev_crc: 0, keeps_bounds: false };
             begin_segment(disk, header, u64::MAX, EMPTY_SEGMENT_BYTES)?;
         }
     }
-    aside.take(BOUNDS_FILE)?;
+    let bounds = Bounds {
+        first: first.map_or(damage.position, |segment| segment.header.first),
+        newest: last.map_or(damage.position, |segment| segment.header.first),
+        reached: last.map_or(damage.position, Surveyed::next),
+        end: None,
+    };
+    if let Some(file) = &mut found.bounds {
+        let bytes = file.file().len().map_err(OpenError::failed(disk, "measure", BOUNDS_FILE))?;
+        aside.copy(BOUNDS_FILE, file.file(), bytes)?;
+        file.change(bounds).map_err(OpenError::failed(disk, "write", BOUNDS_FILE))?;
+    } else {
+        aside.take(BOUNDS_FILE)?;
+        BoundsFile::create(disk, bounds).map_err(OpenError::failed(disk, "create", BOUNDS_FILE))?;
+    }
     Ok(aside.report)
 }
 
@@ -258,18 +284,17 @@ impl<'a> Aside<'a> {
         Ok(())
     }
 
-    /// Copies a segment there.
-    fn copy(&mut self, segment: &Surveyed) -> Result<(), OpenError> {
+    /// Copies a file there.
+    fn copy(&mut self, name: &str, from: &dyn DiskFile, bytes: u64) -> Result<(), OpenError> {
         let filling = filling_name(u64::MAX);
         let failed = |operation| OpenError::failed(self.disk, operation, &filling);
         let file = self.disk.create(&filling).map_err(failed("create"))?;
         let copy = |bytes: &[u8], offset| file.write_at(bytes, offset);
-        read_in_steps(&*segment.file, (0, segment.file_bytes), COPY_BYTES, copy)
-            .map_err(failed("write"))?;
+        read_in_steps(from, (0, bytes), COPY_BYTES, copy).map_err(failed("write"))?;
         file.sync().map_err(failed("sync"))?;
-        let (folder, name) = (&self.report.folder, &segment.name);
+        let folder = &self.report.folder;
         self.disk.move_aside(&filling, folder, name).map_err(failed("move aside"))?;
-        self.report.saved.push(name.clone());
+        self.report.saved.push(name.to_owned());
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use spindle_log::{
     Ack, FileLog, FileLogOptions, Log, OpenError, Position, Record,
     disk::Disk,
-    no_parts,
+    no_parts, quick_look,
     verify::{Dropped, verify, verify_with},
 };
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
@@ -29,6 +29,18 @@ fn folder(in_order: bool) -> SimDisk {
     drop(log);
     assert!(segments(&disk).len() >= 3);
     disk
+}
+
+/// Makes a folder what a release left that knew no bounds.
+fn without_bounds(disk: &SimDisk) {
+    for name in segments(disk) {
+        let mut bytes = disk.contents(&name).expect("there");
+        bytes[28..32].fill(0);
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        disk.put(&name, bytes);
+    }
+    remove(disk, "bounds");
 }
 
 fn remove(disk: &SimDisk, name: &str) {
@@ -213,7 +225,7 @@ fn an_end_of_another_time_is_noticed() {
     let mut cut = bytes.clone();
     cut[end - 144..].fill(0);
     disk.put(&last, cut);
-    remove(&disk, "bounds");
+    without_bounds(&disk);
     append_numbered(&open(&disk), 1, 99);
     disk.put("bounds", ended);
     let reason = "the last record is not the one that the log ended with when it was last stopped";
@@ -310,7 +322,7 @@ fn what_a_crash_left_of_a_trim_is_removed() {
 fn a_folder_of_an_older_release_gets_its_bounds_whatever_crashes_meanwhile() {
     for operations in 0..60 {
         let disk = folder(false);
-        remove(&disk, "bounds");
+        without_bounds(&disk);
         let first =
             disk.names().into_iter().find(|name| name.ends_with(".segment")).expect("a segment");
         disk.cut_power_after(operations);
@@ -346,10 +358,75 @@ fn bounds_that_rot_are_noticed() {
     assert!(disk.contents("bounds").is_some());
 }
 
+const BOUNDS_MISSED: &str =
+    "it is missing, and only it knew whether segments are missing before the first one here";
+
+#[test]
+fn bounds_that_are_lost_are_missed_with_the_oldest_segment_and_without() {
+    for (in_order, loses_oldest) in [false, true].map(|it| [(it, false), (it, true)]).concat() {
+        let disk = folder(in_order);
+        remove(&disk, "bounds");
+        if loses_oldest {
+            remove(&disk, &segments(&disk)[0]);
+        }
+        let oldest = segments(&disk)[0].clone();
+        let first: u64 = oldest.trim_end_matches(".segment").parse().expect("a number");
+        assert_eq!(refusal(&disk), (Position(100), BOUNDS_MISSED));
+        let look = quick_look(&disk, no_parts).expect("readable");
+        assert_eq!(look.wrong, Some(("bounds".to_owned(), "it is missing")));
+        assert_eq!(repair(&disk), (vec![], vec![]));
+        assert_eq!(quick_look(&disk, no_parts).expect("readable").wrong, None);
+        let log = open(&disk);
+        check_numbered(&log, first, 100, 100);
+        append_numbered(&log, 100, 100);
+        drop(log);
+        // What the repair noted is believed.
+        remove(&disk, &oldest);
+        assert_eq!(refusal(&disk), (Position(first), "the oldest segment is missing"));
+    }
+}
+
+/// The first segment of a folder is there before its bounds.
+#[test]
+fn bounds_that_are_lost_beside_the_very_first_segment_are_made_again() {
+    let disk = SimDisk::new(1);
+    append_numbered(&open(&disk), 3, 100);
+    remove(&disk, "bounds");
+    check_numbered(&open(&disk), 0, 3, 100);
+    assert!(disk.contents("bounds").is_some());
+}
+
+/// Wherever the power goes during a repair: the next one finds what the last one left.
+#[test]
+fn a_repair_of_lost_bounds_can_be_interrupted_and_run_again() {
+    let mut cut = 0;
+    for operations in 0..40 {
+        let disk = folder(true);
+        remove(&disk, "bounds");
+        let first = segments(&disk)[0].trim_end_matches(".segment").parse().expect("a number");
+        disk.cut_power_after(operations);
+        let report = verify(&disk, true);
+        let finished = disk.is_powered();
+        assert_eq!(report.failure.is_none() && report.repair.is_some(), finished);
+        disk.crash();
+        if !verify(&disk, false).is_sound() {
+            cut += 1;
+            assert_eq!(refusal(&disk), (Position(100), BOUNDS_MISSED));
+            repair(&disk);
+        }
+        check_numbered(&open(&disk), first, 100, 100);
+        if finished {
+            assert!(cut > 0, "no cut came before the bounds were there");
+            return;
+        }
+    }
+    panic!("never finished");
+}
+
 #[test]
 fn a_full_disk_does_without_bounds_until_there_is_room() {
     let disk = folder(false);
-    remove(&disk, "bounds");
+    without_bounds(&disk);
     disk.set_capacity(Some(disk.used()));
     let log = open(&disk);
     let end = log.segment_end_before(log.first()).expect("closed");

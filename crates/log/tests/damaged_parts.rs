@@ -163,6 +163,31 @@ fn a_repair_keeps_records_of_which_only_parts_are_damaged() {
     assert_eq!((log.next(), damaged(&log)), (Position(9), vec![3]));
 }
 
+/// The frames that proved it to be durable are gone: the bounds do now.
+#[test]
+fn a_damaged_record_at_the_end_of_what_a_repair_keeps_stays() {
+    let disk = folder(&[1; 20]);
+    disk.flip_bit(FIRST, part_start(8), 0);
+    disk.flip_bit(FIRST, frame_start(9) + 8, 0);
+    assert_eq!(report(&disk, true).damage.expect("damage").position, Position(9));
+    for _ in 0..2 {
+        let log = open(&disk);
+        assert_eq!((log.next(), damaged(&log)), (Position(9), vec![8]));
+    }
+}
+
+#[test]
+fn a_damaged_last_record_of_a_log_that_was_ended_stays() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    append(&log, &[1, 1]);
+    log.end().expect("ended");
+    drop(log);
+    disk.flip_bit(FIRST, part_start(1), 0);
+    let log = open(&disk);
+    assert_eq!((log.next(), damaged(&log)), (Position(2), vec![1]));
+}
+
 #[test]
 fn a_batch_that_a_crash_tore_inside_a_part_is_the_tail_and_goes_whole() {
     let disk = folder(&[1, 1, 3]);

@@ -163,27 +163,54 @@ fn a_full_disk_leaves_the_reserve_then_refuses_and_recovers() {
     check_numbered(&open(&disk), 0, next.0 + 100, 100);
 }
 
-/// Whoever has used up the file descriptors has not filled the disk.
+/// Whoever has used up the file descriptors has not filled the disk, but what is left of the log is a reserve, too.
 #[test]
-fn a_segment_that_cannot_be_prepared_for_another_reason_is_no_full_disk() {
+fn a_log_that_cannot_prepare_a_segment_for_another_reason_than_room_cannot_grow() {
     let disk = SimDisk::new(1);
     let log = open(&disk);
     for attempt in 0..5 {
         disk.fail(Operation::Create, attempt, Fault::InputOutput);
     }
+    while log.space() == Space::Ample {
+        append_numbered(&log, 1, 100);
+    }
+    assert_eq!(log.space(), Space::CannotGrow);
+    let begun = log.next();
     let mut refused = 0;
     while log.next() < Position(200) {
         let at = log.next();
         match log.submit(at, &numbered(at, 100)) {
             Ok(()) => assert!(matches!(log.next_ack(), Ack::Committed(_))),
-            Err(SubmitError::Full) => refused += 1,
+            Err(SubmitError::Full) => {
+                let reserve = log.bytes_between(begun, at);
+                assert!(reserve > SEGMENT_BYTES / 2, "the reserve was {reserve} bytes");
+                assert_eq!(log.space(), Space::CannotGrow);
+                refused += 1;
+            }
             Err(error) => panic!("{error}"),
         }
-        assert_eq!(log.space(), Space::Ample);
     }
-    assert!(refused > 0, "the last of the attempts was with no segment left");
+    // One attempt for each record refused, after the one at which the reserve began; the sixth prepares a segment.
+    assert_eq!((refused, log.space()), (4, Space::Ample));
     drop(log);
     check_numbered(&open(&disk), 0, 200, 100);
+}
+
+#[test]
+fn a_trim_gives_a_segment_to_a_log_that_cannot_prepare_one() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    append_numbered(&log, 100, 100);
+    for attempt in 0..1000 {
+        disk.fail(Operation::Create, attempt, Fault::InputOutput);
+    }
+    fill(&log);
+    let next = log.next();
+    assert_eq!(log.space(), Space::CannotGrow);
+    log.trim_before(log.segment_end_before(log.first()).expect("closed")).expect("trimmed");
+    assert_eq!(log.space(), Space::Ample);
+    append_numbered(&log, 5, 100);
+    assert_eq!((log.next().0, log.space()), (next.0 + 5, Space::CannotGrow));
 }
 
 #[test]
@@ -327,7 +354,7 @@ impl DiskFile for SlowFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_at(bytes, offset)
     }
-    fn claim(&self, len: u64) -> io::Result<()> {
+    fn claim(&self, len: u64) -> io::Result<bool> {
         self.gate.pass(&self.gate.claims_closed);
         self.file.claim(len)
     }

@@ -33,7 +33,7 @@
 //! of each flush; who holds the most when one is exceeded gets a `Command::LetGo`, from whichever
 //! thread that was.
 //!
-//! Those who send much (over 1 KiB in a read) are read in turn, 128 KiB in all a turn; others when
+//! Those who send much (over 1 KiB in a read) are read in turn, 64 KiB in all a turn; others when
 //! their sockets say so. Nobody works for longer on what one client has sent.
 //!
 //! # What a session can rely on

@@ -234,10 +234,17 @@ impl Reactor {
         (!self.events.is_empty(), now - began)
     }
 
-    /// Does all that was noted: reads first, then answers, then one flush, so that everything a
-    /// connection has to send in this turn leaves in one write.
+    /// Does all that was noted. What has become durable leaves first, since it waits for nothing
+    /// else; then come reads, then answers, then one flush, so that everything else that a connection
+    /// has to send in this turn leaves in one write.
     fn turn(&mut self) {
         let mut notes = mem::take(&mut self.notes);
+        if mem::take(&mut notes.durable_moved) {
+            self.list_gated();
+            if !self.bulk.is_empty() {
+                self.flush();
+            }
+        }
         for command in notes.commands.drain(..) {
             self.execute(command);
         }
@@ -254,9 +261,6 @@ impl Reactor {
         self.shake_hands();
         for delivery in notes.deliveries.drain(..) {
             self.answer(delivery);
-        }
-        if mem::take(&mut notes.durable_moved) {
-            self.list_gated();
         }
         self.flush();
         self.reap();
@@ -482,6 +486,6 @@ fn queue_bulk(bulk: &mut VecDeque<ConnectionId>, connection: &mut Connection) {
 pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
 const EVENTS_PER_POLL: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;
-/// What all who send much may send in a turn: a millisecond or two of small requests.
-const BULK_BYTES_PER_TURN: usize = 128 * 1024;
+/// What all who send much may send in a turn: about a millisecond of small requests.
+const BULK_BYTES_PER_TURN: usize = 64 * 1024;
 const HANDSHAKE_STEPS_PER_TURN: usize = 2;

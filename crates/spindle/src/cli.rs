@@ -69,6 +69,9 @@ pub enum Command {
     /// Say what is wrong with a server's settings, its folder, its disk and its machine
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Show it all: a server, jobs through every door, a crash in the middle, and no job lost
+    #[command(after_help = DEMO_HELP)]
+    Demo(DemoArgs),
     /// Make tokens, and check the file that the server knows them by
     Token(TokenArgs),
     /// Print a completion script for a shell
@@ -105,6 +108,25 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub settings: SettingFlags,
 }
+
+/// `spindle demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Submit so many jobs through each of the six doors
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=DEMO_JOBS_MAX))]
+    pub jobs: u32,
+    /// End when the table is printed, instead of waiting for Enter
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// The demo keeps its account in memory.
+const DEMO_JOBS_MAX: i64 = 100_000;
+
+const DEMO_HELP: &str = "\
+It needs nothing: the server runs on free ports of this machine, in a temporary folder, and both go when the demo ends. \
+The exit code is 1 if a job is lost.";
 
 const DOCTOR_HELP: &str = "\
 Give it the flags, the environment and the file that the server gets. It changes nothing, takes about a second, \

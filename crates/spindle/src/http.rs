@@ -15,6 +15,7 @@ use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_budget::Budgets;
 use spindle_engine::Engine;
+use spindle_history::History;
 use spindle_http::{
     Names, Site,
     listen::{self, Handle, HttpConfig, Limits},
@@ -39,6 +40,8 @@ pub struct OtherDoors {
     pub budgets: Budgets,
     /// How many connections all of them may have.
     pub places: Places,
+    /// What the server did in the last hour and day.
+    pub history: History,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -63,7 +66,8 @@ impl Http {
     ) -> anyhow::Result<Http> {
         let config = &resolved.config;
         let Place { addr, tls } = place;
-        let OtherDoors { connections, handshakes, mut addresses, budgets, places } = others;
+        let OtherDoors { connections, handshakes, mut addresses, budgets, places, history } =
+            others;
         let line_connections = connections;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
@@ -80,6 +84,7 @@ impl Http {
             addresses,
             budgets: budgets.clone(),
             places: places.clone(),
+            history,
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {
@@ -94,6 +99,7 @@ impl Http {
             access,
             allow_urls: config.lightjq_allow_urls,
             budgets: budgets.clone(),
+            places: places.clone(),
             ..spindle_lightjq::Options::default()
         };
         let lightjq = LightJq::new(engine.clone(), lightjq);

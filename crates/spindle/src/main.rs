@@ -4,6 +4,7 @@
 //! - `backup`: copies of data folders
 //! - `cli`: what can be typed
 //! - `config`: the server's settings, one table of them
+//! - `demo`: all of it in one command
 //! - `doctor`: what is wrong with settings, folder, disk and machine
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `logging`: what the server says on standard error
@@ -12,6 +13,7 @@
 //! - `policies`: what every door declared for its jobs
 //! - `tls`: the server's certificate, and which door uses it how
 //! - `token`: makes tokens, and says what is in a tokens file
+//! - `top`: the server live in a terminal
 //! - `traces`: where traces go
 //! - `verify`: reads a data folder
 //! - `webhooks`: starts the webhooks that are set
@@ -26,6 +28,7 @@ mod budgets;
 mod cli;
 mod client;
 mod config;
+mod demo;
 mod descriptors;
 mod doctor;
 mod exit;
@@ -41,6 +44,7 @@ mod signals;
 mod starts;
 mod tls;
 mod token;
+mod top;
 mod traces;
 mod verify;
 mod web;
@@ -94,6 +98,7 @@ fn run(command: Command) -> anyhow::Result<Code> {
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Demo(args) => demo::demo(&args),
         Command::Token(args) => token::token(&args.command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -103,6 +103,21 @@ impl fmt::Display for Written {
     }
 }
 
+/// `4.2 MiB`, with one digit behind the point.
+pub fn shown_size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut at = 0;
+    while at + 1 < units.len() && bytes >> (10 * (at + 1)) > 0 {
+        at += 1;
+    }
+    let unit = units.get(at).copied().unwrap_or_default();
+    if at == 0 {
+        return format!("{bytes} {unit}");
+    }
+    let tenths = (u128::from(bytes) * 10) >> (10 * at);
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,5 +163,21 @@ mod tests {
         assert_eq!(refused.to_string(), "it must be 1ms to 1d");
         assert!(parse_duration_to_a_day("0", 1).is_err());
         assert!(parse_duration_to_a_day("50d", 0).is_err());
+    }
+
+    #[test]
+    fn sizes_are_shown_with_one_digit_behind_the_point() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (1_023, "1023 bytes"),
+            (1_024, "1.0 KiB"),
+            (1_535, "1.4 KiB"),
+            (4 << 20, "4.0 MiB"),
+            ((64 << 20) - 1, "63.9 MiB"),
+            (3 << 40, "3.0 TiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
+            assert_eq!(shown_size(bytes), expected);
+        }
     }
 }

@@ -20,6 +20,7 @@ use spindle_core::job::Origin;
 use spindle_engine::spans::SpanSink;
 use spindle_engine::{Door, Each, Engine, Failure, Options, StartError, SystemClock, record};
 use spindle_gearman::GearmanDoor;
+use spindle_history::{History, Recorder};
 use spindle_limits::Places;
 use spindle_log::{FileLog, FileLogOptions, Log, LogError, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
@@ -167,18 +168,23 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let (engine, doors) = start_engine(config, &entrance, spans, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
+    let folder = (!config.memory).then(|| config.data.clone());
+    let recorder = Recorder::start(&engine, folder).context("cannot start threads")?;
     starts::tokens(config);
     starts::webhooks(config);
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
     let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
-    let server = open_doors(doors, engine.clone(), resolved, budgets, &tls, &entrance, &places)?;
+    let history = recorder.history();
+    let with = (budgets, history);
+    let server = open_doors(doors, engine.clone(), resolved, with, &tls, &entrance, &places)?;
     starts::doors(config, &server.local_addrs());
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
     let outcome = wait_for_end(&server, config, &engine, (&tls, &entrance), inbox, &events);
     drop(server);
     drop(hooks);
+    drop(recorder);
     outcome?;
     engine.stop();
     drop(exporter);
@@ -258,7 +264,7 @@ fn open_doors(
     doors: SessionDoors,
     engine: Engine,
     resolved: &Resolved,
-    budgets: Budgets,
+    (budgets, history): (Budgets, History),
     tls: &Tls,
     entrance: &Entrance,
     places: &Places,
@@ -292,6 +298,7 @@ fn open_doors(
         addresses,
         budgets: budgets.clone(),
         places: places.clone(),
+        history,
     };
     let places = places.clone();
     let open = |addr| {

@@ -324,7 +324,7 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "damage": damage,
         "damaged_records": report.damaged_parts.iter().map(place).collect::<Vec<_>>(),
         "damaged_jobs": damaged_jobs,
-        "saved_in": report.repair.as_ref().map(|repair| &repair.folder),
+        "saved_in": report.repair.as_ref().filter(|repair| !repair.saved.is_empty()).map(|repair| &repair.folder),
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,
         "foreign": report.foreign,

@@ -11,7 +11,7 @@
 //! start; the rest, by N, is what one job costs:
 //!
 //! ```text
-//! cargo build --release -p spindle-testkit --example life_cycle --features "access engine gearman"
+//! cargo build --release -p spindle-testkit --example life_cycle --features "access engine"
 //! valgrind --tool=callgrind target/release/examples/life_cycle workq cycle 20000
 //! ```
 
@@ -21,10 +21,10 @@ use bytes::{Bytes, BytesMut};
 use spindle_access::Access;
 use spindle_engine::{Committer, Door, Engine, Gate, Options, Outbox, Session, SystemClock};
 use spindle_gearman::GearmanDoor;
+use spindle_gearman::client::Encode;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Submit, SubmitKind};
 use spindle_log::MemoryLog;
 use spindle_testkit::Sessions;
-use spindle_testkit::gearman::Encode;
 use spindle_workq::WorkqDoor;
 
 const PRODUCERS: usize = 8;

@@ -89,6 +89,18 @@ impl Certificates {
         self.issue("old-server", &expired(server_params(&["localhost", "127.0.0.1"])))
     }
 
+    /// A server whose certificate is for later.
+    pub fn early_server(&self) -> Identity {
+        self.issue("new-server", &early(server_params(&["localhost", "127.0.0.1"])))
+    }
+
+    /// A server whose certificate is one of a client.
+    pub fn server_with_a_clients_certificate(&self) -> Identity {
+        let mut params = server_params(&["localhost", "127.0.0.1"]);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue("no-server", &params)
+    }
+
     /// A client of this name.
     pub fn client(&self, name: &str) -> Identity {
         self.issue(name, &client_params(name))
@@ -101,10 +113,7 @@ impl Certificates {
 
     /// A client whose certificate is for later.
     pub fn early_client(&self, name: &str) -> Identity {
-        let mut params = client_params(name);
-        params.not_before = date_time_ymd(2120, 1, 1);
-        params.not_after = date_time_ymd(2121, 1, 1);
-        self.issue(name, &params)
+        self.issue(name, &early(client_params(name)))
     }
 
     fn issue(&self, name: &str, params: &CertificateParams) -> Identity {
@@ -156,6 +165,12 @@ fn server_params(names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params
+}
+
+fn early(mut params: CertificateParams) -> CertificateParams {
+    params.not_before = date_time_ymd(2120, 1, 1);
+    params.not_after = date_time_ymd(2121, 1, 1);
     params
 }
 

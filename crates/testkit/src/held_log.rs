@@ -6,13 +6,14 @@ use spindle_log::{
     Ack, Log, LogError, MemoryLog, Position, ReadError, Record, Space, StoredRecords, SubmitError,
 };
 
-/// A log in memory whose commits can be held back, and that can say that its disk is full.
+/// A log in memory whose commits can be held back, and that can say that it has no room.
 #[derive(Default)]
 pub struct HeldLog {
     log: MemoryLog,
     held: Mutex<bool>,
     let_go: Condvar,
-    full: Mutex<bool>,
+    /// Another answer than the log's own.
+    space: Mutex<Option<Space>>,
 }
 
 impl HeldLog {
@@ -24,7 +25,12 @@ impl HeldLog {
 
     /// Says that the disk is full from now on, or that it is not.
     pub fn fill(&self, full: bool) {
-        *self.full.lock() = full;
+        *self.space.lock() = full.then_some(Space::ReserveOnly);
+    }
+
+    /// Says that it cannot be made longer from now on, or that it can.
+    pub fn stop_growth(&self, stopped: bool) {
+        *self.space.lock() = stopped.then_some(Space::CannotGrow);
     }
 }
 
@@ -78,11 +84,11 @@ impl Log for HeldLog {
     }
 
     fn space(&self) -> Space {
-        if *self.full.lock() { Space::ReserveOnly } else { self.log.space() }
+        self.space.lock().unwrap_or_else(|| self.log.space())
     }
 
     fn room_bytes(&self) -> u64 {
-        if *self.full.lock() { 1 << 20 } else { self.log.room_bytes() }
+        if self.space.lock().is_some() { 1 << 20 } else { self.log.room_bytes() }
     }
 
     fn bytes_on_disk(&self) -> u64 {

@@ -24,8 +24,6 @@
 //! - **Time.** It stands still until a test moves the `ManualClock`.
 //! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is somebody who never
 //!   looks into theirs.
-//! - **The other end of a wire.** `gearman` writes what Gearman's clients send and reads what they
-//!   get.
 //! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
@@ -46,8 +44,6 @@ mod collector;
 pub mod disk;
 #[cfg(feature = "engine")]
 mod engine;
-#[cfg(feature = "gearman")]
-pub mod gearman;
 #[cfg(feature = "engine")]
 mod held_log;
 #[cfg(feature = "http")]

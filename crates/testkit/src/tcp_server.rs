@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_budget::Budgets;
 use spindle_engine::{Committer, Door, Engine, Gate, Mailbox};
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
 
@@ -18,26 +19,40 @@ pub struct TcpServer<D> {
     pub door: Arc<D>,
     /// The reactor.
     pub net: ServerHandle,
+    /// What its clients make it hold.
+    pub budgets: Budgets,
     address: SocketAddr,
 }
 
 impl<D: Door> TcpServer<D> {
     /// Serves a door at an engine.
     pub fn start(engine: &Engine, door: D) -> TcpServer<D> {
-        TcpServer::with(Arc::new(engine.clone()), engine, door)
+        TcpServer::with(Arc::new(engine.clone()), engine, door, Budgets::default())
     }
 
     /// As [`TcpServer::start`], but nothing is durable until the test commits.
     pub fn stepped(engine: &Engine, door: D) -> TcpServer<D> {
-        TcpServer::with(Arc::new(Idle(engine.clone())), engine, door)
+        TcpServer::with(Arc::new(Idle(engine.clone())), engine, door, Budgets::default())
     }
 
-    fn with(committer: Arc<dyn Committer>, engine: &Engine, door: D) -> TcpServer<D> {
+    /// As [`TcpServer::stepped`], for clients whose unfinished requests take no more than this together.
+    pub fn stepped_within(engine: &Engine, door: D, input_bytes_max: usize) -> TcpServer<D> {
+        let budgets = Budgets::new(input_bytes_max, usize::MAX);
+        TcpServer::with(Arc::new(Idle(engine.clone())), engine, door, budgets)
+    }
+
+    fn with(
+        committer: Arc<dyn Committer>,
+        engine: &Engine,
+        door: D,
+        budgets: Budgets,
+    ) -> TcpServer<D> {
         let door = Arc::new(door);
         let bound = bind(door.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.local_addr();
-        let net = Server::start(committer, vec![bound], NetConfig::default()).unwrap();
-        TcpServer { engine: engine.clone(), door, net, address }
+        let config = NetConfig { budgets: budgets.clone(), ..NetConfig::default() };
+        let net = Server::start(committer, vec![bound], config).unwrap();
+        TcpServer { engine: engine.clone(), door, net, budgets, address }
     }
 
     /// A new connection, whose reads and writes fail after [`PATIENCE`].

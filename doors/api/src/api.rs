@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use spindle_access::Access;
 use spindle_budget::Budgets;
 use spindle_engine::Engine;
+use spindle_history::History;
 use spindle_http::{BodyLimits, EngineBridge};
 use spindle_limits::Places;
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ pub struct Options {
     pub budgets: Budgets,
     /// The places of all doors, whose refusals the metrics count.
     pub places: Places,
+    /// What the server did in the last hour and day.
+    pub history: History,
 }
 
 impl Default for Options {
@@ -46,6 +49,7 @@ impl Default for Options {
             addresses: Vec::new(),
             budgets: Budgets::default(),
             places: Places::default(),
+            history: History::default(),
         }
     }
 }
@@ -60,21 +64,15 @@ struct Shared {
     started_ms: u64,
     stopping: watch::Sender<bool>,
     description: String,
-    page: String,
 }
 
 impl Api {
-    /// The API of an engine, with its description for programs and for people.
-    pub(crate) fn described(
-        engine: Engine,
-        options: Options,
-        description: String,
-        page: String,
-    ) -> Api {
+    /// The API of an engine, with its description.
+    pub(crate) fn described(engine: Engine, options: Options, description: String) -> Api {
         let (stopping, _) = watch::channel(false);
         let started_ms = engine.now_ms();
         let bridge = EngineBridge::new(engine);
-        Api(Arc::new(Shared { bridge, options, started_ms, stopping, description, page }))
+        Api(Arc::new(Shared { bridge, options, started_ms, stopping, description }))
     }
 
     /// What the API offers, as an OpenAPI document in JSON.
@@ -89,10 +87,6 @@ impl Api {
 
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.0.stopping.subscribe()
-    }
-
-    pub(crate) fn page(&self) -> &str {
-        &self.0.page
     }
 
     pub(crate) fn bridge(&self) -> &EngineBridge {

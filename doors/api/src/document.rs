@@ -1,5 +1,7 @@
 //! The OpenAPI document: what types describe, and what they cannot say.
 
+use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 use spindle_core::audit::Action;
 use spindle_core::job::Origin;
@@ -8,12 +10,14 @@ use spindle_http::door_word;
 use utoipa::openapi::OpenApi;
 
 use crate::links::link;
-use crate::routes::audit::action_word;
+use crate::routes::audit::{WEB, action_word};
 use crate::together;
 
 /// A job by its number, its Gearman handle or its UUID.
 const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\
                    [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$";
+/// Numbers of jobs, parted by commas.
+const NUMBERS: &str = "^[0-9]{1,15}(,[0-9]{1,15}){0,511}$";
 /// Twenty bytes in base64 without padding: the last letter has two bits left over.
 const TOKEN: &str = "^[A-Za-z0-9_-]{26}[AEIMQUYcgkosw048]$";
 /// Standard base64 with padding; what is left over in the last letter is zero.
@@ -29,8 +33,25 @@ const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
 const STATUSES: &str = "^(scheduled|ready|leased|parked|done|dead)\
                         (,(scheduled|ready|leased|parked|done|dead))*$";
 
+/// The document as text: its paths in the order of the routes, which is that of reading.
+pub(crate) fn text(description: &OpenApi) -> String {
+    let mut rest = document(description);
+    let mut paths = rest["paths"].take();
+    rest.as_object_mut().expect("a document is an object").remove("paths");
+    let order = description.paths.paths.keys();
+    let paths = order.map(|path| (path.clone(), paths[path].take())).collect();
+    serde_json::to_string(&Document { rest, paths }).expect("texts and maps are JSON")
+}
+
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    rest: Value,
+    paths: IndexMap<String, Value>,
+}
+
 /// The document as JSON.
-pub(crate) fn document(description: &OpenApi) -> Value {
+fn document(description: &OpenApi) -> Value {
     let mut document =
         serde_json::to_value(description).expect("the document is made of texts and maps");
     let supplement = Supplement {
@@ -41,6 +62,11 @@ pub(crate) fn document(description: &OpenApi) -> Value {
     };
     supplement.complete(&mut document);
     link(&mut document);
+    // Where the server asks for one, and so that a page can offer a place to write it.
+    document["components"]["securitySchemes"] = json!({ "token": {
+        "type": "http", "scheme": "bearer", "description": "A token of the server's tokens file",
+    } });
+    document["security"] = json!([{}, { "token": [] }]);
     document
 }
 
@@ -48,15 +74,18 @@ pub(crate) fn document(description: &OpenApi) -> Value {
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 13] {
+fn formats() -> [(&'static str, Value); 15] {
+    let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });
     [
         ("job", json!({ "pattern": JOB })),
+        ("job-numbers", json!({ "pattern": NUMBERS })),
         ("lease-token", json!({ "pattern": TOKEN })),
         ("base64", json!({ "contentEncoding": "base64", "pattern": BASE64 })),
         ("queue-base64", json!({ "pattern": NAME_BASE64 })),
         ("statuses", json!({ "pattern": STATUSES })),
-        ("door", json!({ "enum": Origin::ALL.map(door_word) })),
+        ("door", json!({ "enum": doors })),
+        ("audit-door", json!({ "enum": ([&doors[..], &[WEB]].concat()) })),
         ("audit-action", json!({ "enum": Action::ALL.map(action_word) })),
         ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
@@ -70,6 +99,7 @@ fn formats() -> [(&'static str, Value); 13] {
 #[cfg(test)]
 mod tests {
     use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
+    use spindle_engine::FINGERPRINT_CHARS_MAX;
     use utoipa::PartialSchema;
 
     use super::*;
@@ -83,7 +113,7 @@ mod tests {
     use crate::routes::jobs::EditBody;
     use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};
     use crate::routes::submit::{BATCH_MAX, BatchBody};
-    use crate::routes::{audit, constraints, list, queues};
+    use crate::routes::{audit, constraints, failures, history, list, queues};
     use crate::submit::{NewJobBody, TAG_CHARS_MAX, TAGS_MAX, Unique};
 
     /// Holds a bound in a type's schema, at a place below its properties, against a constant.
@@ -108,6 +138,7 @@ mod tests {
         is_checked::<JobFilter>("unique_key/maxLength", KEY_CHARS_MAX);
         is_checked::<JobFilter>("idempotency_key/maxLength", KEY_CHARS_MAX);
         is_checked::<JobFilter>("text/maxLength", TEXT_CHARS_MAX);
+        is_checked::<JobFilter>("fingerprint/maxLength", FINGERPRINT_CHARS_MAX);
         is_checked::<BatchBody>("jobs/maxItems", BATCH_MAX);
         is_checked::<LeaseBody>("queues/maxItems", leases::QUEUES_MAX);
         is_checked::<LeaseBody>("queues_base64/maxItems", leases::QUEUES_MAX);
@@ -136,6 +167,9 @@ mod tests {
         assert_eq!(bytes_max["maximum"], SHOW_BYTES_MAX);
         assert_eq!(parameter("/api/v1/constraints", "limit"), whole(constraints::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/audit", "limit"), whole(audit::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/history", "points"), whole(history::POINTS_MAX));
+        assert_eq!(parameter("/api/v1/history/queues", "limit"), whole(history::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/failures", "limit"), whole(failures::LIMIT_MAX));
         let buckets = "/api/v1/constraints/{name}/buckets";
         assert_eq!(parameter(buckets, "limit"), whole(constraints::LIMIT_MAX));
         let preview = parameter("/api/v1/jobs", "payload_preview");

@@ -4,6 +4,7 @@
 //! jobs that pass the rest, outside the engine's lock and in bounded portions: a walk that has seen
 //! as much as one request may says so, and goes on from its cursor.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,12 +14,15 @@ use spindle_access::Target;
 use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
 use spindle_core::{JobId, JobImage, Status};
-use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
+use spindle_engine::{
+    Engine, FINGERPRINT_CHARS_MAX, FetchError, Gated, JobRef, ScannedJob, fingerprint_of,
+};
 use spindle_http::{Answered, Code, Problem, door_word, slice_turn};
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
+use crate::numbers::digits;
 use crate::view::status_word;
 use crate::{instant, keys, naming};
 
@@ -33,12 +37,18 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Payloads looked through for one request.
 const TEXT_READS_MAX: usize = 5_000;
 pub(crate) const TEXT_CHARS_MAX: usize = 1024;
+/// Jobs that one filter may name.
+pub(crate) const IDS_MAX: usize = 512;
 
 /// Which jobs are meant: those that match all fields that are set. Each may be left out.
 #[derive(Clone, Default, PartialEq, Deserialize, IntoParams, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobFilter {
+    /// Only those with these numbers, parted by commas: at most 512.
+    #[schema(format = "job-numbers")]
+    #[param(format = "job-numbers")]
+    pub ids: Option<String>,
     /// Only those of this queue.
     #[schema(min_length = 1, max_length = 512)]
     #[param(min_length = 1, max_length = 512)]
@@ -79,6 +89,11 @@ pub(crate) struct JobFilter {
     #[schema(min_length = 1, max_length = 1024)]
     #[param(min_length = 1, max_length = 1024)]
     pub text: Option<String>,
+    /// Only unfinished and dead ones whose last attempt failed with this fingerprint, as
+    /// `GET /api/v1/failures` has it.
+    #[schema(min_length = 1, max_length = 160)]
+    #[param(min_length = 1, max_length = 160)]
+    pub fingerprint: Option<String>,
 }
 
 /// A filter in the engine's words.
@@ -88,6 +103,9 @@ pub(crate) struct Filter {
     tag: Option<Bytes>,
     unique: Option<String>,
     text: Option<Finder<'static>>,
+    /// Only these, if some are named.
+    ids: Option<BTreeSet<JobId>>,
+    fingerprint: Option<String>,
     from: JobId,
     until: JobId,
     /// Numbers say nothing: all that were there when it was read are meant.
@@ -101,7 +119,14 @@ impl JobFilter {
         let queue = queue.transpose()?;
         let coded = self.queue_base64.as_deref().map(|name| naming::queue(None, Some(name)));
         let coded = coded.transpose()?;
-        let statuses = self.status.as_deref().map(read_statuses).transpose()?.unwrap_or_default();
+        let mut statuses =
+            self.status.as_deref().map(read_statuses).transpose()?.unwrap_or_default();
+        if self.fingerprint.as_deref().map(check_fingerprint).transpose()?.is_some()
+            && statuses.is_empty()
+        {
+            // No job that is done failed last: there is no need to read them.
+            statuses.extend(Status::ALL.into_iter().filter(|status| *status != Status::Done));
+        }
         let door = self.door.as_deref().map(read_door).transpose()?;
         let text = self.text.as_deref().map(read_text).transpose()?;
         let tag = self.tag.clone().map(Bytes::from);
@@ -130,17 +155,22 @@ impl JobFilter {
             from = from.max(id);
             until = until.min(JobId(id.0 + 1));
         }
+        let ids = self.ids.as_deref().map(read_ids).transpose()?;
         let is_of_any_time = from == JobId(0) && until == end;
         // With its queue it was found by its key already.
         let unique = self.unique_key.clone().filter(|_| queue.is_none());
         let scan = ScanFilter { statuses, door, queue };
-        Ok(Filter { scan, tag, unique, text, from, until, is_of_any_time })
+        let fingerprint = self.fingerprint.clone();
+        let filter =
+            Filter { scan, tag, unique, text, ids, fingerprint, from, until, is_of_any_time };
+        Ok(filter)
     }
 
     /// What it says besides the queue, for people. What is looked for in payloads is not repeated.
     pub fn described(&self) -> String {
         let JobFilter { status, door, created_from, created_before, .. } = self;
         let said = [
+            ("ids", &self.ids),
             ("status", status),
             ("door", door),
             ("created_from", created_from),
@@ -148,6 +178,7 @@ impl JobFilter {
             ("unique_key", &self.unique_key),
             ("idempotency_key", &self.idempotency_key),
             ("tag", &self.tag),
+            ("fingerprint", &self.fingerprint),
         ];
         let said = said.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         let text = self.text.as_ref().map(|_| "some text".to_owned());
@@ -180,6 +211,14 @@ fn read_statuses(words: &str) -> Answered<Vec<Status>> {
     })
 }
 
+fn read_ids(text: &str) -> Answered<BTreeSet<JobId>> {
+    let is_few = text.split(',').count() <= IDS_MAX;
+    let ids = text.split(',').take(IDS_MAX).map(|id| digits(id).map(JobId));
+    ids.collect::<Option<_>>().filter(|_| is_few).ok_or_else(|| {
+        Problem::out_of_range(format!("ids is at most {IDS_MAX} numbers of jobs, parted by commas"))
+    })
+}
+
 fn read_door(word: &str) -> Answered<Origin> {
     Origin::ALL.into_iter().find(|door| door_word(*door) == word).ok_or_else(|| {
         let detail = "door is api, workq, gearman, gearman_draft, lightjq or jobq";
@@ -192,6 +231,13 @@ fn read_text(text: &str) -> Answered<Finder<'static>> {
         return Ok(Finder::new(text.as_bytes()).into_owned());
     }
     Err(Problem::out_of_range("text has 1 to 1024 characters"))
+}
+
+fn check_fingerprint(text: &str) -> Answered<()> {
+    if (1..=FINGERPRINT_CHARS_MAX).contains(&text.chars().count()) {
+        return Ok(());
+    }
+    Err(Problem::out_of_range("fingerprint has 1 to 160 characters"))
 }
 
 impl Filter {
@@ -212,12 +258,15 @@ impl Filter {
 
     /// Queue and status are all that it says: what the counts of queues tell.
     pub fn is_of_queue_and_status(&self) -> bool {
-        self.is_by_index() && self.scan.door.is_none() && self.is_of_any_time
+        self.is_by_index() && self.ids.is_none() && self.scan.door.is_none() && self.is_of_any_time
     }
 
     /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.
     fn is_by_index(&self) -> bool {
-        self.tag.is_none() && self.unique.is_none() && self.text.is_none()
+        self.tag.is_none()
+            && self.unique.is_none()
+            && self.text.is_none()
+            && self.fingerprint.is_none()
     }
 
     /// As far as only the image of a finished job can say.
@@ -226,7 +275,11 @@ impl Filter {
         let tag = self.tag.as_ref().is_none_or(|tag| image.options().tags.contains(tag));
         let holds_it = || keys::unique_of(image) == self.unique && !image.status().is_finished();
         let unique = self.unique.is_none() || holds_it();
+        let fingerprint = self.fingerprint.as_ref();
+        let says_it = || fingerprint_of(image).as_ref() == fingerprint;
+        let fingerprint = fingerprint.is_none() || says_it();
         tag && unique
+            && fingerprint
             && queue.as_ref().is_none_or(|queue| image.queue == queue)
             && door.is_none_or(|door| image.origin() == door)
             && (statuses.is_empty() || statuses.contains(&image.status()))
@@ -324,6 +377,14 @@ impl Walk {
         let turn = slice_turn().await;
         self.stretches += 1;
         let engine = api.engine();
+        if let Some(ids) = self.filter.ids.clone() {
+            let images = self.named(engine, &ids, at, limit)?;
+            drop(turn);
+            return match self.filter.text.clone() {
+                Some(text) => self.with_text(engine, text, images).await,
+                None => Ok(images),
+            };
+        }
         // What is looked for among them makes fewer of many.
         let wanted = if self.filter.is_by_index() { limit } else { usize::MAX };
         let page = match self.order {
@@ -364,6 +425,37 @@ impl Walk {
         if let Some(first_left) = images.get(limit) {
             self.leave(JobId(first_left.id));
             images.truncate(limit);
+        }
+        Ok(images)
+    }
+
+    /// The next of the jobs that are named, at most `limit`.
+    fn named(
+        &mut self,
+        engine: &Engine,
+        ids: &BTreeSet<JobId>,
+        at: JobId,
+        limit: usize,
+    ) -> Answered<Vec<JobImage>> {
+        let (from, until) = (self.filter.from, self.filter.until);
+        let mut left: Vec<JobId> = match self.order {
+            Order::Asc => ids.range(at..until.max(at)).copied().collect(),
+            Order::Desc => ids.range(from..at.max(from)).rev().copied().collect(),
+        };
+        let next = left.get(limit).copied();
+        left.truncate(limit);
+        match next {
+            Some(next) => self.leave(next),
+            None => self.go_on(None),
+        }
+        let mut images = Vec::new();
+        for id in left {
+            let image = match engine.jobs().get(JobRef::Id(id)) {
+                Ok(image) => self.read.absorb(image),
+                Err(FetchError::Moved) => None,
+                Err(error) => return Err(error.into()),
+            };
+            images.extend(image.filter(|image| self.filter.takes(image)));
         }
         Ok(images)
     }

@@ -30,6 +30,7 @@ mod policy;
 mod portable;
 mod precondition;
 mod reading;
+mod reasons;
 mod router;
 mod routes;
 mod settings;

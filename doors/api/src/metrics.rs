@@ -109,6 +109,11 @@ fn server(registry: &mut Registry, engine: &Engine) {
         ),
         ("disk_full", "1 while new jobs are refused for want of room", u64::from(now.is_disk_full)),
         (
+            "log_cannot_grow",
+            "1 while new jobs are refused because the log cannot be made longer, for another reason than room",
+            u64::from(now.log_cannot_grow),
+        ),
+        (
             "log_full",
             "1 while new jobs are refused because the log is as large as it may be",
             u64::from(now.is_log_full),
@@ -288,7 +293,7 @@ struct Flows([ByQueue<Counter>; 5]);
 
 impl Flows {
     fn set(&self, queue: &str, tally: Tally) {
-        let Tally { submitted, leased, completed, requeued, died } = tally;
+        let Tally { submitted, leased, completed, requeued, died, failed: _ } = tally;
         let label = of_queue(queue);
         for (family, count) in self.0.iter().zip([submitted, leased, completed, requeued, died]) {
             family.get_or_create(&label).inc_by(count);

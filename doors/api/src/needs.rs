@@ -45,6 +45,9 @@ pub(crate) const NEEDS: Table = &[
     ("PUT", "/api/v1/queues/{name}/settings", Named(Manage)),
     ("GET", "/api/v1/workers", All(Read)),
     ("GET", "/api/v1/events", All(Read)),
+    ("GET", "/api/v1/history", Named(Read)),
+    ("GET", "/api/v1/history/queues", All(Read)),
+    ("GET", "/api/v1/failures", Named(Read)),
     ("GET", "/api/v1/server", Server(Read)),
     ("POST", "/api/v1/clock/accept", Server(Admin)),
     // It names people, and queues.
@@ -58,4 +61,5 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/metrics", All(Read)),
     ("GET", "/api/openapi.json", Nothing),
     ("GET", "/api/docs", Nothing),
+    ("GET", "/api/docs/{name}", Nothing),
 ];

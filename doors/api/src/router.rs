@@ -12,12 +12,12 @@ use utoipa_axum::routes;
 
 use crate::accept::check_accept;
 use crate::api::{Api, Options};
-use crate::document::document;
+use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, backup, bulk, clock, constraints, docs, events, health, jobs, leases, list, queues,
-    server, settings, submit, transfer, wait, why, workers,
+    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobs, leases,
+    list, queues, server, settings, submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -36,7 +36,7 @@ use crate::routes::{
         (name = "queues", description = "Queues and their settings"),
         (name = "workers", description = "Who works, and on what"),
         (name = "server",
-         description = "Events, the audit log, the clock, backups, health and metrics"),
+         description = "Events, the history, failures, the audit log, the clock, backups, health and metrics"),
     )
 )]
 struct Described;
@@ -44,8 +44,7 @@ struct Described;
 impl Api {
     /// The API of an engine.
     pub fn new(engine: Engine, options: Options) -> Api {
-        let document = document(&described().split_for_parts().1);
-        Api::described(engine, options, document.to_string(), docs::page(&document))
+        Api::described(engine, options, text(&described().split_for_parts().1))
     }
 
     /// All routes, for `spindle_http::site`.
@@ -54,6 +53,7 @@ impl Api {
         let routes = router
             .route("/api/openapi.json", get(docs::openapi))
             .route("/api/docs", get(docs::docs))
+            .route("/api/docs/{name}", get(docs::file))
             .with_state(self.clone());
         let entrance = Entrance {
             door: Origin::Api,
@@ -100,6 +100,9 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(settings::show, settings::set))
         .routes(routes!(workers::list))
         .routes(routes!(events::events))
+        .routes(routes!(history::show))
+        .routes(routes!(history::queues))
+        .routes(routes!(failures::list))
         .routes(routes!(server::show))
         .routes(routes!(audit::list))
         .routes(routes!(clock::accept))

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, HeldLease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
-use spindle_engine::{Engine, HeldBack, JobNow};
+use spindle_engine::{Engine, HeldBack, JobNow, failure_words};
 use spindle_http::door_word;
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
@@ -411,13 +411,7 @@ pub(crate) fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>)
 
 /// An error for people: a text as it is, a MessagePack value as what it says.
 pub(crate) fn error_text(error: &[u8], kind: Type) -> String {
-    let is_packed = !error.is_empty() && kind == Type::Msgpack;
-    match is_packed.then(|| to_json(error)) {
-        Some(Ok(Value::String(text))) => text,
-        Some(Ok(value)) => value.to_string(),
-        // The server ended the job for that worker, with a text.
-        Some(Err(_)) | None => text(error),
-    }
+    failure_words(error, kind).into_owned()
 }
 
 fn attempt_shown(attempt: &Attempt) -> AttemptShown {

@@ -4,10 +4,11 @@
 //! Start reading at [`wire`], which knows the bytes and does no I/O: [`wire::Protocol`] tells the
 //! three apart by a connection's first bytes, [`wire::Decoder`] turns bytes into
 //! [`wire::Request`]s and [`wire::AdminCommand`]s, [`wire::Response`] writes the answers, and
-//! [`wire::draft`] is the draft's framing. What the protocols say, which bytes we chose where the
+//! [`wire::draft`] is the draft's framing. [`client`] is the other end of the wire. What the protocols say, which bytes we chose where the
 //! draft is silent, and where this server differs from gearmand, is described in
 //! `docs/gearman.md`.
 
+pub mod client;
 pub mod wire;
 
 mod door;

@@ -50,7 +50,7 @@ use crate::wire::{
     WireError,
 };
 use abilities::Abilities;
-use admin::{STEPS_PER_TURN, Walk};
+use admin::{STEPS_PER_TURN, Walk, no_room};
 use naming::unique_prefix;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
@@ -87,7 +87,7 @@ pub struct GearmanSession {
     /// The function its last submit named, which the registry knows.
     named: Bytes,
     /// Nothing goes on until the log has room, or others had a turn; then this is taken.
-    room: Option<(Ticket, Option<Box<Incoming>>)>,
+    room: Option<(Ticket, Option<Later>)>,
     /// What is taken then came too early.
     is_held: bool,
     /// A list or a `drop function` in progress; later input waits for it.
@@ -95,6 +95,13 @@ pub struct GearmanSession {
     /// The input begins with a byte of ours, so that the reactor continues the walk.
     marked: bool,
     log: CommandLog,
+}
+
+/// What goes on when it is its turn.
+enum Later {
+    Take(Box<Incoming>),
+    /// It was malformed, and is answered.
+    Refuse(ErrorReply),
 }
 
 impl GearmanSession {
@@ -166,12 +173,15 @@ impl GearmanSession {
                     self.receive(incoming, out);
                 }
                 Ok(None) => return Flow::Continue,
-                Err(wrong) => {
+                Err(wrong) if wrong.closes() => {
                     if let Some(reply) = wrong.reply() {
                         refuse_with(out, reply);
                     }
-                    if wrong.closes() {
-                        return close_after(wrong);
+                    return close_after(wrong);
+                }
+                Err(wrong) => {
+                    if let Some(reply) = wrong.reply() {
+                        self.refuse_malformed(reply, out);
                     }
                 }
             }
@@ -189,10 +199,25 @@ impl GearmanSession {
 
     /// Takes what has come: it is answered when its client may ask again.
     fn receive(&mut self, incoming: Incoming, out: &mut Outbox) {
-        let Some(delay) = self.login.delay() else { return self.take(incoming, out) };
-        let ticket = self.engine.waits().after(&self.caller, delay);
-        self.room = Some((ticket, Some(Box::new(incoming))));
+        match self.hold() {
+            None => self.take(incoming, out),
+            Some(ticket) => self.room = Some((ticket, Some(Later::Take(Box::new(incoming))))),
+        }
+    }
+
+    /// Answers what is malformed, which counts as any request.
+    fn refuse_malformed(&mut self, reply: ErrorReply, out: &mut Outbox) {
+        match self.hold() {
+            None => refuse_with(out, reply),
+            Some(ticket) => self.room = Some((ticket, Some(Later::Refuse(reply)))),
+        }
+    }
+
+    /// Counts a request. If its client has to wait for its turn: what says when that is.
+    fn hold(&mut self) -> Option<Ticket> {
+        let delay = self.login.delay()?;
         self.is_held = true;
+        Some(self.engine.waits().after(&self.caller, delay))
     }
 
     /// Answers what came, if the client may do it, and once the log has room for what it may change.
@@ -213,11 +238,11 @@ impl GearmanSession {
             match (self.engine.wait_for_room(&self.caller, incoming.brought_bytes()), &incoming) {
                 (Ok(None), _) => {}
                 (Ok(Some(ticket)), _) => {
-                    self.room = Some((ticket, Some(Box::new(incoming))));
+                    self.room = Some((ticket, Some(Later::Take(Box::new(incoming)))));
                     return;
                 }
-                (Err(_), Incoming::Admin(_)) => {
-                    return out.put(|out| AdminError::DiskFull.encode(out));
+                (Err(refused), Incoming::Admin(_)) => {
+                    return out.put(|out| no_room(&refused).encode(out));
                 }
                 (Err(refused), Incoming::Request(_)) => return refuse(out, &refused),
             }
@@ -341,7 +366,8 @@ impl Session for GearmanSession {
         if let Some((_, again)) = self.room.take_if(|(expected, _)| *expected == ticket) {
             self.is_held = false;
             match again {
-                Some(incoming) => self.take(*incoming, out),
+                Some(Later::Take(incoming)) => self.take(*incoming, out),
+                Some(Later::Refuse(reply)) => refuse_with(out, reply),
                 // A list goes on with what it left in the input.
                 None if self.marked => {}
                 None => self.walk_on(out),
@@ -401,6 +427,7 @@ fn refuse(out: &mut Outbox, refused: &Refused) {
         }
         Refused::TooLarge { .. } => ErrorReply::PayloadTooLarge,
         Refused::DiskFull => ErrorReply::DiskFull,
+        Refused::LogCannotGrow => ErrorReply::LogCannotGrow,
         Refused::LogFull => ErrorReply::LogFull,
         Refused::TooMany(_) => ErrorReply::TooMany,
         Refused::Stopping | Refused::Busy => ErrorReply::Stopping,

@@ -1,10 +1,10 @@
 //! The text commands: what is understood, and the exact lines that are answered.
 
 use bytes::{Bytes, BytesMut};
+use spindle_gearman::client::Encode;
 use spindle_gearman::wire::{
     AdminCommand, AdminError, Decoder, Incoming, Limits, Protocol, QueueLimits, Request, admin,
 };
-use spindle_testkit::gearman::Encode;
 
 #[track_caller]
 fn command(line: &str) -> AdminCommand {

@@ -1,10 +1,10 @@
 //! The draft's packets, byte by byte.
 
 use bytes::{Bytes, BytesMut};
+use spindle_gearman::client::{Encode, decode_reply};
 use spindle_gearman::wire::draft::{
     Decoder, DraftError, ErrorCode, JobKind, Limits, NewJob, Progress, Reply, Request,
 };
-use spindle_testkit::gearman::{Encode, decode_reply};
 
 fn text(bytes: &'static [u8]) -> Bytes {
     Bytes::from_static(bytes)

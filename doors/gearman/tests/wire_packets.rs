@@ -1,11 +1,11 @@
 //! Every packet type, byte by byte: what is taken, what is sent, what is refused.
 
 use bytes::{Bytes, BytesMut};
+use spindle_gearman::client::{Encode, ResponseError, decode_response};
 use spindle_gearman::wire::{
     Assignment, Decoder, ErrorReply, GrabKind, Incoming, JobStatus, Limits, PacketType, Priority,
     Request, Response, Schedule, Submit, SubmitKind, WireError,
 };
-use spindle_testkit::gearman::{Encode, ResponseError, decode_response};
 
 const LIMIT: usize = 1 << 20;
 

@@ -3,11 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use spindle_core::{JobId, address::from_gearman_handle};
+use spindle_gearman::client::{Encode, decode_reply, decode_response};
 use spindle_gearman::wire::{
     AdminCommand, AdminError, Assignment, Decoder, GrabKind, HandlePrefix, Incoming, JobStatus,
     Limits, Priority, Protocol, Request, Response, Schedule, Submit, SubmitKind, WireError, draft,
 };
-use spindle_testkit::gearman::{Encode, decode_reply, decode_response};
 
 /// Short, so that random bytes reach them.
 const LIMITS: Limits = Limits { packet_bytes_max: 80, line_bytes_max: 40 };

@@ -8,6 +8,7 @@ use spindle_access::Access;
 use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_http::{BodyLimits, EngineBridge};
+use spindle_limits::Places;
 use tokio::sync::watch;
 
 use crate::names::JobNames;
@@ -23,6 +24,8 @@ pub struct Options {
     pub body: BodyLimits,
     /// What all clients together make the server hold; pushes are among it.
     pub budgets: Budgets,
+    /// Connections that are opened to push jobs take places here, as a door of their own.
+    pub places: Places,
     /// Workers may give any address to be pushed to, not only their own.
     pub allow_urls: bool,
     /// A worker that asks for jobs is lost when it has none and has not asked for so long.
@@ -45,6 +48,7 @@ impl Default for Options {
             access: Access::open(),
             body: BodyLimits::default(),
             budgets: Budgets::default(),
+            places: Places::default(),
             allow_urls: false,
             lost_after_ms: 60_000,
             drop_after_ms: 30_000,
@@ -74,12 +78,13 @@ pub(crate) struct Shared {
 impl LightJq {
     /// The door of an engine, with its description.
     pub(crate) fn described(engine: Engine, options: Options, description: String) -> LightJq {
+        let pusher = pusher(options.places.door("lightjq-push"));
         LightJq(Arc::new(Shared {
             bridge: EngineBridge::new(engine),
             options,
             registry: Mutex::default(),
             names: JobNames::new(),
-            pusher: pusher(),
+            pusher,
             stopping: watch::Sender::new(false),
             is_swept: Once::new(),
             description,

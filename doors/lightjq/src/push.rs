@@ -1,5 +1,6 @@
 //! Bringing jobs to workers that have a server of their own.
 
+use std::iter::successors;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
@@ -11,6 +12,7 @@ use spindle_core::job::TraceParent;
 use spindle_core::payload::Type;
 use spindle_engine::{Payload, WorkResult};
 use spindle_http::{TRACEPARENT, trace_header, while_unread};
+use spindle_limits::Taken as PlacesTaken;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
@@ -34,6 +36,8 @@ enum Pushed {
     Refused,
     /// It did not take the job, which is certain.
     NotTaken(String),
+    /// There was no place for one more connection: the worker has nothing to do with that.
+    NoPlace(PlacesTaken),
     /// Nobody knows whether it has the job.
     Unsure(String),
 }
@@ -103,6 +107,16 @@ impl LightJq {
                 drop(lease_guard);
                 why
             }
+            Pushed::NoPlace(taken) => {
+                tracing::debug!(
+                    "lightjq: job {} is not pushed to {}: {taken}",
+                    job.id,
+                    target.url()
+                );
+                drop(lease_guard);
+                sleep(self.options().pause_min).await;
+                return self.let_go(id, job.id);
+            }
             Pushed::Unsure(why) => {
                 lease_guard.done();
                 self.give_up_leases(id, &[job.id]).await;
@@ -153,8 +167,11 @@ impl LightJq {
         };
         match exchanged {
             Err(_) => Pushed::Unsure(format!("no answer within {} s", time.as_secs_f64())),
-            Ok(Err(error)) if error.is_connect() => Pushed::NotTaken(with_causes(&error)),
-            Ok(Err(error)) => Pushed::Unsure(with_causes(&error)),
+            Ok(Err(error)) => match taken_of(&error) {
+                Some(taken) => Pushed::NoPlace(taken),
+                None if error.is_connect() => Pushed::NotTaken(with_causes(&error)),
+                None => Pushed::Unsure(with_causes(&error)),
+            },
             Ok(Ok(status)) if status.is_success() => Pushed::Accepted,
             Ok(Ok(StatusCode::NOT_FOUND)) => Pushed::Unknown,
             Ok(Ok(StatusCode::BAD_REQUEST)) => Pushed::Refused,
@@ -178,14 +195,19 @@ impl LightJq {
     }
 }
 
+type AnyError<'a> = &'a (dyn std::error::Error + 'static);
+
+/// What is behind an error, the nearest first.
+fn causes(error: &Error) -> impl Iterator<Item = AnyError<'_>> {
+    successors(std::error::Error::source(error), |cause| cause.source())
+}
+
+/// The limit that left no place for a connection, if it is that.
+fn taken_of(error: &Error) -> Option<PlacesTaken> {
+    causes(error).find_map(|cause| cause.downcast_ref().copied())
+}
+
 /// An error with what is behind it.
 fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
+    causes(error).fold(error.to_string(), |text, cause| text + ": " + &cause.to_string())
 }

@@ -26,14 +26,52 @@
   };
   setInterval(tick, 10000);
 
+  // On a narrow screen the tabs scroll: the page's own is in view.
+  const tab = document.querySelector(".tabs [aria-current]");
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.clientWidth / 2;
+
   // Forms are not replaced under the hands of who fills them in.
   const isBusy = () => {
     const at = document.activeElement;
     const isTyping = at && main.contains(at) && /^(INPUT|TEXTAREA|SELECT|BUTTON)$/.test(at.tagName);
     const selection = getSelection();
     const isSelecting = selection && !selection.isCollapsed && main.contains(selection.anchorNode);
-    return isTyping || isSelecting || main.querySelector("form[method=post], details[open]");
+    return isTyping || isSelecting || marks().length
+      || main.querySelector("form[method=post]:not([data-aside]), details[open]");
   };
+
+  // The marked rows of a list: how many there are, and what can be done to them, is always in view.
+  const marks = () => main.querySelectorAll("input[name=ids]:checked");
+  const showMarks = () => {
+    const bar = main.querySelector(".marked");
+    if (!bar) return;
+    const count = marks().length;
+    bar.hidden = count === 0;
+    bar.querySelector("span").textContent = `${count} marked`;
+  };
+  // A box in the head of the list marks all of its rows.
+  const dressMarks = () => {
+    const head = main.querySelector("th.box");
+    if (head) {
+      const all = document.createElement("input");
+      all.type = "checkbox";
+      all.setAttribute("aria-label", "Mark all jobs of this page");
+      all.addEventListener("change", () => {
+        for (const box of main.querySelectorAll("input[name=ids]")) box.checked = all.checked;
+        showMarks();
+      });
+      head.replaceChildren(all);
+    }
+    const bar = main.querySelector(".marked");
+    if (bar) bar.classList.add("floating");
+    showMarks();
+  };
+  main.addEventListener("change", (event) => {
+    if (event.target.name === "ids") showMarks();
+  });
+  // A page that is come back to may still have its marks.
+  addEventListener("pageshow", showMarks);
+  dressMarks();
 
   const flash = (before) => {
     for (const row of main.querySelectorAll("[data-key]")) {
@@ -62,6 +100,7 @@
       const rows = [...main.querySelectorAll("[data-key]")];
       const before = new Map(rows.map((row) => [row.dataset.key, shown(row)]));
       main.replaceChildren(...found.childNodes);
+      dressMarks();
       flash(before);
     } catch {
       // The feed says when the server is there again.

@@ -2,7 +2,8 @@
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::request::Builder;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
@@ -73,9 +74,29 @@ impl Ask {
         read(&self.send(Method::POST, path, Some(body)).await?)
     }
 
+    /// Reads something, with its entity tag.
+    pub async fn get_tagged<T: DeserializeOwned>(&self, path: &str) -> Asked<(T, String)> {
+        let (headers, body) = self.answer(Request::get(path), None).await?;
+        let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+        Ok((read(&body)?, tag.unwrap_or_default().to_owned()))
+    }
+
+    /// Replaces something that is still as it was read, as its tag says.
+    pub async fn put(&self, path: &str, body: &Value, tag: &str) -> Asked<()> {
+        let request = Request::put(path).header(header::IF_MATCH, tag);
+        self.answer(request, Some(body)).await.map(drop)
+    }
+
     /// An answer with its bytes as they are.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Asked<Bytes> {
-        let mut request = Request::builder().method(method).uri(path);
+        Ok(self.answer(Request::builder().method(method).uri(path), body).await?.1)
+    }
+
+    async fn answer(
+        &self,
+        mut request: Builder,
+        body: Option<&Value>,
+    ) -> Asked<(HeaderMap, Bytes)> {
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -89,11 +110,11 @@ impl Ask {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        let status = response.status();
-        let body = to_bytes(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
+        let (head, body) = response.into_parts();
+        let body = to_bytes(body, ANSWER_BYTES_MAX).await.map_err(|_| {
             Problem::new(Code::TooLarge, "the answer is too large for a page; ask the API")
         })?;
-        if status.is_success() { Ok(body) } else { Err(read::<Fault>(&body)?) }
+        if head.status.is_success() { Ok((head.headers, body)) } else { Err(read::<Fault>(&body)?) }
     }
 }
 

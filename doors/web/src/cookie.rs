@@ -8,8 +8,13 @@ use axum::http::{HeaderMap, HeaderValue, header};
 pub(crate) const SESSION: &str = "spindle_session";
 /// What forms are sealed with, of who has no session.
 pub(crate) const VISIT: &str = "spindle_visit";
+/// Which columns lists of jobs have.
+pub(crate) const COLUMNS: &str = "spindle_columns";
 /// Light or dark.
 pub(crate) const THEME: &str = "spindle_theme";
+
+/// How long a choice of colours or columns is remembered.
+pub(crate) const CHOICE_TIME: Duration = Duration::from_hours(24 * 365);
 
 /// The first cookie of that name.
 pub(crate) fn find<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -75,7 +75,7 @@ pub(crate) fn shown(bytes: &[u8], kind: &str, is_whole: bool, view: View) -> Sho
         (View::Decoded | View::Hex, ..) => hex(&mut out, bytes),
     }
     let Writer { text, is_full } = out;
-    let body = html! { pre { code { (PreEscaped(text)) } } };
+    let body = html! { pre tabindex="0" { code { (PreEscaped(text)) } } };
     Shown { kind: named, body, is_cut: is_full || !is_whole }
 }
 
@@ -212,7 +212,11 @@ mod tests {
     fn text(bytes: &[u8], kind: &str, view: View) -> (&'static str, String) {
         let Shown { kind, body, .. } = shown(bytes, kind, true, view);
         let body = body.into_string();
-        let body = body.strip_prefix("<pre><code>").unwrap().strip_suffix("</code></pre>").unwrap();
+        let body = body
+            .strip_prefix("<pre tabindex=\"0\"><code>")
+            .unwrap()
+            .strip_suffix("</code></pre>")
+            .unwrap();
         (kind, body.to_owned())
     }
 

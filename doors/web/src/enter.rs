@@ -1,6 +1,6 @@
 //! Who comes: found out for each request from its cookies, its certificate and its address.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
@@ -12,11 +12,9 @@ use spindle_engine::Peer;
 use spindle_http::{Answered, Code, Problem, Visitor};
 
 use crate::cookie;
+use crate::pages::job_table::Columns;
 use crate::sessions::{SessionName, random_hex};
 use crate::web::Web;
-
-/// How long a choice of colours is remembered.
-const THEME_TIME: Duration = Duration::from_hours(24 * 365);
 
 /// What the cookies of a request say.
 #[derive(Clone)]
@@ -28,6 +26,8 @@ pub(crate) struct Visit {
     /// The nonce is not in the browser yet.
     is_new: bool,
     pub theme: Theme,
+    /// What lists of jobs show.
+    pub columns: Columns,
     /// The request came over TLS.
     pub is_encrypted: bool,
     /// The path with the query, to come back to.
@@ -69,7 +69,7 @@ impl Theme {
 
     /// Has the browser remember it.
     pub fn keep(self, headers: &mut HeaderMap, encrypted: bool) {
-        cookie::set(headers, cookie::THEME, self.name(), Some(THEME_TIME), encrypted);
+        cookie::set(headers, cookie::THEME, self.name(), Some(cookie::CHOICE_TIME), encrypted);
     }
 }
 
@@ -102,8 +102,9 @@ impl Visit {
         let nonce = nonce.map(|nonce| nonce.as_str().to_owned()).or(chosen);
         let nonce = nonce.unwrap_or_else(random_hex::<16>);
         let theme = Theme::named(cookie::find(headers, cookie::THEME).unwrap_or_default());
+        let columns = Columns::named(cookie::find(headers, cookie::COLUMNS).unwrap_or_default());
         let at = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        (Visit { session, nonce, is_new, theme, is_encrypted, at }, login)
+        (Visit { session, nonce, is_new, theme, columns, is_encrypted, at }, login)
     }
 
     /// That of a request that has come through [`enter`].

@@ -7,6 +7,7 @@ use sha2::Sha256;
 use spindle_http::{Answered, BodyLimits, Code, Problem, read_body};
 
 use crate::enter::Visit;
+use crate::query::Query;
 use crate::web::Web;
 
 /// The field that has a form's token.
@@ -60,10 +61,9 @@ impl Form {
         Some(self.field(name).trim()).filter(|text| !text.is_empty())
     }
 
-    /// All fields but the token.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.0.iter().filter(|(key, _)| key != TOKEN);
-        fields.map(|(key, value)| (key.as_str(), value.as_str()))
+    /// All fields but the token, as an address would have them.
+    pub fn query(&self) -> Query {
+        Query::of(self.0.iter().filter(|(key, _)| key != TOKEN).cloned())
     }
 }
 

@@ -30,6 +30,7 @@ mod live;
 mod needs;
 mod page;
 mod pages;
+mod past;
 mod query;
 mod router;
 mod sessions;

@@ -10,6 +10,8 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/", All(Read)),
     ("GET", "/queues", All(Read)),
     ("GET", "/queue", Named(Read)),
+    ("GET", "/queue/settings", Named(Manage)),
+    ("POST", "/queue/settings", Named(Manage)),
     ("GET", "/queue/{action}", Named(Manage)),
     ("POST", "/queue/{action}", Named(Manage)),
     ("GET", "/jobs", Named(Read)),
@@ -34,5 +36,6 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/login", Nothing),
     ("POST", "/logout", Nothing),
     ("POST", "/theme", Nothing),
+    ("POST", "/columns", Nothing),
     ("GET", "/assets/{name}", Nothing),
 ];

@@ -16,7 +16,11 @@ impl Query {
 
     /// What stands behind the question mark.
     pub fn read(text: &str) -> Query {
-        let fields = form_urlencoded::parse(text.as_bytes()).into_owned();
+        Query::of(form_urlencoded::parse(text.as_bytes()).into_owned())
+    }
+
+    /// Fields that are read already. One may be there several times.
+    pub fn of(fields: impl Iterator<Item = (String, String)>) -> Query {
         Query(fields.filter(|(_, value)| !value.is_empty()).collect())
     }
 
@@ -26,6 +30,14 @@ impl Query {
 
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// All values of a field in one, parted by commas: how a form's boxes come to be one field.
+    #[must_use]
+    pub fn joined(self, name: &str) -> Query {
+        let values = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let all = values.collect::<Vec<_>>().join(",");
+        self.with(name, &all)
     }
 
     /// The same with another value in a field; with none, without the field.
@@ -72,5 +84,7 @@ mod tests {
         assert_eq!(Query::read("a=&b=+&c=1").to("/"), "/?b=%20&c=1");
         assert_eq!(query.clone().with("queue", "x").only(&["queue"]).to("/"), "/?queue=x");
         assert_eq!(query.only(&[]).to("/"), "/");
+        assert_eq!(Query::read("id=1&a=b&id=2").joined("id").to("/"), "/?a=b&id=1%2C2");
+        assert_eq!(Query::read("a=b").joined("id").to("/"), "/?a=b");
     }
 }

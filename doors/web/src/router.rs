@@ -13,8 +13,8 @@ use crate::face::{dressed, face};
 use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
-    assets, audit, bytes, constraints, job, jobs, login, overview, queue, queues, server, submit,
-    theme, workers,
+    assets, audit, bytes, constraints, job, job_table, jobs, login, overview, queue, queues,
+    server, submit, theme, workers,
 };
 use crate::web::Web;
 
@@ -25,6 +25,7 @@ impl Web {
             .route("/", get(overview::show))
             .route("/queues", get(queues::list))
             .route("/queue", get(queue::show))
+            .route("/queue/settings", get(actions::settings::show).post(actions::settings::save))
             .route("/queue/{action}", get(actions::queue::ask).post(actions::queue::act))
             .route("/jobs", get(jobs::list))
             .route("/dead", get(jobs::dead))
@@ -43,6 +44,7 @@ impl Web {
             .route("/login", get(login::show).post(login::begin))
             .route("/logout", post(login::end))
             .route("/theme", post(theme::choose))
+            .route("/columns", post(job_table::choose))
             .route("/assets/{name}", get(assets::file))
             .with_state(self.clone());
         let entrance = Entrance {

@@ -166,6 +166,7 @@ pub(crate) struct Why {
 pub(crate) struct Reason {
     pub code: String,
     pub text: String,
+    pub next: Option<String>,
     pub until: Option<String>,
     pub constraint: Option<String>,
 }
@@ -190,6 +191,9 @@ pub(crate) struct Queue {
     pub last_asked_at: Option<String>,
     pub since_start: Option<Flow>,
     pub settings: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Its last hour, where a page has asked for it.
+    #[serde(skip)]
+    pub trend: Option<crate::pages::history::Trend>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -327,6 +331,7 @@ pub(crate) struct Server {
     pub started_at: String,
     pub status: String,
     pub disk_full: bool,
+    pub log_cannot_grow: bool,
     pub clock_held: bool,
     pub doors: Vec<Door>,
     pub jobs: u64,
@@ -334,6 +339,15 @@ pub(crate) struct Server {
     pub queues: u64,
     pub waits: u64,
     pub log_bytes: u64,
+    pub budgets: Vec<Budget>,
+}
+
+#[derive(Deserialize, Clone)]
+pub(crate) struct Budget {
+    pub name: String,
+    pub bytes: u64,
+    pub bytes_max: u64,
+    pub closed: u64,
 }
 
 #[derive(Deserialize, Clone)]
@@ -341,6 +355,7 @@ pub(crate) struct Door {
     pub name: String,
     pub address: String,
     pub connections: Option<u64>,
+    pub refused: u64,
 }
 
 #[derive(Deserialize)]

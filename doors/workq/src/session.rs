@@ -56,6 +56,8 @@ enum Waiting {
         request: Box<Request>,
         came_ms: u64,
     },
+    /// A malformed request came too early.
+    Refusal(ErrorText),
 }
 
 /// One connection of this door.
@@ -125,7 +127,7 @@ impl WorkqSession {
                     self.log_answer(before, out);
                 }
                 Ok(None) => return Flow::Continue,
-                Err(Reject::Reply(text)) => client_error(out, text),
+                Err(Reject::Reply(text)) => self.refuse_malformed(text, out),
                 Err(Reject::Close) => return Flow::Close,
                 Err(Reject::ReplyThenClose(text)) => {
                     client_error(out, text);
@@ -190,11 +192,22 @@ impl WorkqSession {
 
     /// Takes a request that has come: it is dispatched when its client may make another.
     fn receive(&mut self, request: Request, out: &mut Outbox) {
-        let Some(delay) = self.login.delay() else { return self.dispatch(request, None, out) };
-        let ticket = self.engine.waits().after(&self.caller, delay);
+        let Some(ticket) = self.hold() else { return self.dispatch(request, None, out) };
         let came_ms = self.engine.now_ms();
         self.waiting = Some((ticket, Waiting::Room { request: Box::new(request), came_ms }));
+    }
+
+    /// Answers what is malformed, which counts as any request.
+    fn refuse_malformed(&mut self, text: ErrorText, out: &mut Outbox) {
+        let Some(ticket) = self.hold() else { return client_error(out, text) };
+        self.waiting = Some((ticket, Waiting::Refusal(text)));
+    }
+
+    /// Counts a request. If its client has to wait for its turn: what says when that is.
+    fn hold(&mut self) -> Option<Ticket> {
+        let delay = self.login.delay()?;
         self.is_held = true;
+        Some(self.engine.waits().after(&self.caller, delay))
     }
 
     /// Answers a request that the client may make, once the log has room for what it may change.
@@ -440,6 +453,7 @@ impl Session for WorkqSession {
             (Answer::Room, Waiting::Room { request, came_ms }) => {
                 self.dispatch(*request, Some(came_ms), out);
             }
+            (Answer::Room, Waiting::Refusal(text)) => client_error(out, text),
             (Answer::Gone(_), Waiting::Run { .. } | Waiting::Result { .. }) => {
                 out.put(encode::not_found);
             }
@@ -453,8 +467,10 @@ impl Session for WorkqSession {
         // A client that has closed its sending side waits for nothing. Its complete requests are
         // still handled and answered: some clients close only that side.
         self.ended = true;
-        let room = |(_, waiting): &mut (Ticket, Waiting)| !matches!(waiting, Waiting::Room { .. });
-        if let Some((ticket, _)) = self.waiting.take_if(room) {
+        let is_for_others = |(_, waiting): &mut (Ticket, Waiting)| {
+            !matches!(waiting, Waiting::Room { .. } | Waiting::Refusal(_))
+        };
+        if let Some((ticket, _)) = self.waiting.take_if(is_for_others) {
             self.engine.waits().cancel(&self.caller, ticket);
             // Answered as if the end had come before the request: each request has its answer.
             out.put(encode::timeout);

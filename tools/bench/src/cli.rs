@@ -43,6 +43,9 @@ pub(crate) struct SuiteArgs {
     /// Only these suites
     #[arg(long, value_name = "SUITE", value_delimiter = ',', value_parser = suite_names())]
     pub(crate) only: Vec<String>,
+    /// Only these floods, in suites that flood
+    #[arg(long, value_name = "FLOOD", value_delimiter = ',')]
+    pub(crate) floods: Vec<Flood>,
     /// A hundredth of the jobs and one run: shows that everything works, judges nothing
     #[arg(long)]
     pub(crate) quick: bool,

@@ -13,6 +13,9 @@ use crate::stats::Latencies;
 const SYNC_PROBES: u64 = 2_000;
 const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
 const BLOCK_BYTES: usize = 4096;
+/// The disk is not as it was while syncs take this many times as long.
+const UNSETTLED: f64 = 1.5;
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(30);
 /// The probe goes round in a file of this many blocks, as a log does in a prepared segment.
 const FILE_BLOCKS: u64 = 1024;
 
@@ -51,6 +54,21 @@ impl Machine {
             sync_us: sync.p50_us,
             sync_p99_us: sync.p99_us,
         })
+    }
+
+    /// Waits until syncs are about as fast again as they were when the machine was looked at: a
+    /// disk is busy for a while with large files that were removed.
+    pub(crate) fn settle(&self, dir: &Path) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < SETTLE_TIME_MAX {
+            let sync = sync_latencies(dir)?.percentiles().context("no sync was measured")?;
+            if sync.p50_us < self.sync_us * UNSETTLED && sync.p99_us < self.sync_p99_us * UNSETTLED
+            {
+                return Ok(());
+            }
+        }
+        eprintln!("the disk is slower than at first: figures may be too");
+        Ok(())
     }
 
     /// One line for people.

@@ -148,7 +148,8 @@ impl Site {
     pub(crate) fn restart(&mut self) -> Result<Figures> {
         let queue = self.jobs.queue().to_owned();
         let wire = self.running.wire();
-        let took = self.running.restart(|address| waiting_jobs(wire, address, &queue).map(drop))?;
+        let took =
+            self.running.restart(|address| waiting_jobs(wire, address, None, &queue).map(drop))?;
         self.account().context("after the start")?;
         Ok(Figures { start_s: Some(took.as_secs_f64()), ..Figures::default() })
     }
@@ -158,7 +159,9 @@ impl Site {
         if !self.running.keeps_jobs() {
             return Ok(());
         }
-        let counted = waiting_jobs(self.running.wire(), self.running.address, self.jobs.queue())?;
+        let token = self.running.target()?.token;
+        let (wire, address) = (self.running.wire(), self.running.address);
+        let counted = waiting_jobs(wire, address, token.as_deref(), self.jobs.queue())?;
         let expected = self.submitted - self.finished;
         ensure!(
             counted == expected,

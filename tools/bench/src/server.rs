@@ -1,7 +1,7 @@
 //! The servers under measurement: started on a free port of 127.0.0.1 with a temporary folder on
 //! disk, waited for, and stopped again.
 
-use crate::load::{Jobs, Target};
+use crate::load::{Jobs, QUEUE_PREFIX, Target};
 use crate::suite::{Door, Security};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail, ensure};
@@ -51,6 +51,7 @@ impl Server {
             Self::Spindle { security: Security::Plain, .. } => "spindle --sync always".to_owned(),
             Self::Spindle { security: Security::Offered, .. } => "spindle, plain".to_owned(),
             Self::Spindle { security: Security::Used, .. } => "spindle, TLS".to_owned(),
+            Self::Spindle { security: Security::Tokens, .. } => "spindle, tokens".to_owned(),
             Self::SpindleDoors { .. } => "spindle, all doors".to_owned(),
             Self::Beanstalkd { synced: false, .. } => "beanstalkd in memory".to_owned(),
             Self::Beanstalkd { synced: true, .. } => "beanstalkd -b -f 0".to_owned(),
@@ -143,9 +144,16 @@ impl Server {
                     command.arg(flag).arg(listen);
                 }
                 command.args(["--connections-max", "12000"]);
-                if *security != Security::Plain {
-                    let (cert, key) = write_certificate(data)?;
-                    command.arg("--tls-cert").arg(cert).arg("--tls-key").arg(key);
+                match security {
+                    Security::Plain => {}
+                    Security::Offered | Security::Used => {
+                        let (cert, key) = write_certificate(data)?;
+                        command.arg("--tls-cert").arg(cert).arg("--tls-key").arg(key);
+                    }
+                    Security::Tokens => {
+                        let tokens = write_tokens(program, data)?;
+                        command.arg("--require-auth").arg("--tokens").arg(tokens);
+                    }
                 }
                 command
             }
@@ -189,6 +197,26 @@ impl Server {
             Self::PythonSqlite { .. } => bail!("a script is no server"),
         })
     }
+}
+
+/// The server's tokens file, beside its data folder, with one token for the queues of [`Jobs`].
+fn write_tokens(program: &Path, data: &Path) -> Result<PathBuf> {
+    let queues = format!("{QUEUE_PREFIX}*");
+    let mut command = Command::new(program);
+    command.args(["token", "new", "bench", "--role", "submit,work,read", "--queue", &queues]);
+    let made = command.output()?;
+    let said = String::from_utf8(made.stdout)?;
+    let (token, entry) = said.split_once('\n').context("no token was made")?;
+    fs::write(token_of(data), token)?;
+    let path = data.with_file_name("tokens.toml");
+    let mut file =
+        File::options().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
+    file.write_all(entry.as_bytes())?;
+    Ok(path)
+}
+
+fn token_of(data: &Path) -> PathBuf {
+    data.with_file_name("token")
 }
 
 /// The server's certificate and key, beside its data folder.
@@ -250,7 +278,10 @@ impl Running {
             identity: None,
         };
         let tls = is_encrypted.then(|| files().config().map(Arc::new)).transpose()?;
-        Ok(Target { address: self.address, tls })
+        let has_token = matches!(self.server, Server::Spindle { security: Security::Tokens, .. });
+        let token = || fs::read_to_string(token_of(&data_of(&self.folder)));
+        let token = has_token.then(token).transpose()?;
+        Ok(Target { address: self.address, tls, token })
     }
 
     /// What it speaks.

@@ -19,22 +19,23 @@ const RUNS: u32 = 5;
 /// `suite`.
 pub(crate) fn run(args: &SuiteArgs) -> Result<()> {
     require_disk(&args.dir)?;
+    let machine = Machine::inspect(&args.dir)?;
+    eprintln!("{}", machine.describe());
     let session = Session {
         args,
+        machine: &machine,
         spindle: spindle(args)?,
         divisor: if args.quick { QUICK_DIVISOR } else { 1 },
         runs: args.runs.unwrap_or(if args.quick { 1 } else { RUNS }),
     };
-    let machine = Machine::inspect(&args.dir)?;
-    eprintln!("{}", machine.describe());
-    let mut report = Report { machine, scenarios: vec![], gates: vec![] };
+    let (mut scenarios, mut gates) = (vec![], vec![]);
     let mut failures = vec![];
     for suite in SUITES.iter().filter(|suite| session.is_chosen(suite)) {
         // A suite that cannot be measured must not cost the figures of the others.
         match session.measure(suite) {
-            Ok((scenarios, gates)) => {
-                report.scenarios.extend(scenarios);
-                report.gates.extend(gates);
+            Ok((measured, judged)) => {
+                scenarios.extend(measured);
+                gates.extend(judged);
             }
             Err(error) => {
                 eprintln!("{}: not measured", suite.name);
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<()> {
             }
         }
     }
+    let report = Report { machine, scenarios, gates };
     report.publish(args.json.as_deref())?;
     if !failures.is_empty() {
         bail!("not all suites could be measured:\n{}", failures.join("\n"));
@@ -68,6 +70,7 @@ fn spindle(args: &SuiteArgs) -> Result<PathBuf> {
 /// What the suites of a session share.
 struct Session<'a> {
     args: &'a SuiteArgs,
+    machine: &'a Machine,
     spindle: PathBuf,
     divisor: u64,
     runs: u32,
@@ -152,6 +155,11 @@ impl Session<'_> {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Offered,
+            },
+            Peer::OpenSpindle => Server::Spindle {
+                program: self.spindle.clone(),
+                door: Door::Workq,
+                security: Security::Plain,
             },
             Peer::EchoSynced => Server::EchoSynced,
             Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
@@ -260,19 +268,24 @@ impl Session<'_> {
     fn flooded(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
         ensure!(self.args.against.is_none(), "floods are measured of one program at a time");
         let jobs = suite.jobs / self.divisor;
-        require_room(&self.args.dir, shares::DISK_BYTES, suite.name)?;
+        require_room(&self.args.dir, shares::DISK_BYTES / self.divisor, suite.name)?;
         let mut scenarios = vec![];
         let mut judgements = vec![];
-        for flood in Flood::of(suite.door) {
+        let is_wanted =
+            |flood: &&Flood| self.args.floods.is_empty() || self.args.floods.contains(flood);
+        for flood in Flood::of(suite.door).iter().filter(is_wanted) {
             let title = flood.title();
             let mut scenario = self.scenario(suite, Some(title), &[]);
             for door in shares::DOORS {
-                for when in ["flooded", "idle"] {
+                for when in ["flooded", "another server flooded", "idle"] {
                     let server = format!("{door:?}, {when}");
                     scenario.series.push(Series { server, runs: vec![] });
                 }
             }
             for round in 1..=self.runs {
+                if !self.args.quick {
+                    self.machine.settle(&self.args.dir)?;
+                }
                 let site = shares::Site { program: &self.spindle, dir: &self.args.dir, jobs };
                 let time = shares::TIME / u32::try_from(self.divisor)?;
                 let measured = site.measure(suite.door, *flood, time).context(title)?;
@@ -282,12 +295,15 @@ impl Session<'_> {
                     series.runs.push(figures);
                 }
             }
-            for (door, pair) in shares::DOORS.iter().zip(scenario.series.chunks(2)) {
+            for (door, of_door) in shares::DOORS.iter().zip(scenario.series.chunks(3)) {
                 let bound = shares::bound(suite.door, *door);
                 let bound = Some(bound).filter(|_| !self.args.quick);
                 let name = format!("{}: {door:?}", scenario.name);
                 let figure = Figure::RequestP99;
-                judgements.extend(Judgement::of(&name, figure, &pair[0], Some(&pair[1]), bound));
+                for (beside, bound) in [(&of_door[2], bound), (&of_door[1], None)] {
+                    let judged = Judgement::of(&name, figure, &of_door[0], Some(beside), bound);
+                    judgements.extend(judged);
+                }
             }
             scenarios.push(scenario);
         }

@@ -37,7 +37,7 @@ pub(crate) enum Door {
     Jobq,
 }
 
-/// Whether Spindle speaks TLS.
+/// What Spindle asks of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
     /// It has no certificate.
@@ -46,6 +46,8 @@ pub(crate) enum Security {
     Offered,
     /// It is spoken to over TLS.
     Used,
+    /// It wants a token, and is given one that is limited to some queues. Nothing is encrypted.
+    Tokens,
 }
 
 /// What is done to a server.
@@ -88,6 +90,8 @@ pub(crate) enum Peer {
     PythonSqlite,
     /// Spindle itself with a certificate, spoken to in plain bytes.
     PlainSpindle,
+    /// Spindle itself, which asks nobody who they are.
+    OpenSpindle,
     /// Spindle itself, with a thousand jobs waiting.
     FewWaiting,
 }
@@ -225,6 +229,15 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[Peer::PlainSpindle],
         gates: &[of(Peer::PlainSpindle, Rate, AtLeast(0.6)), known(Peer::PlainSpindle, ServerCpu)],
     },
+    Suite {
+        name: "token-lifecycle-8",
+        door: Door::Workq,
+        security: Security::Tokens,
+        load: Load::LifeCycles { connections: 8 },
+        jobs: 60_000,
+        peers: &[Peer::OpenSpindle],
+        gates: &[of(Peer::OpenSpindle, Rate, AtLeast(0.98)), known(Peer::OpenSpindle, ServerCpu)],
+    },
     idle("idle-10k", Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
     idle("idle-tls-10k", Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
     Suite {
@@ -299,11 +312,15 @@ impl Suite {
     /// What it does, for people, with `jobs` divided by `divisor`.
     pub(crate) fn title(&self, divisor: u64) -> String {
         let (door, jobs) = (self.door, self.jobs / divisor);
-        let how = if self.security == Security::Used { " over TLS" } else { "" };
+        let how = match self.security {
+            Security::Used => " over TLS",
+            Security::Tokens => ", with a token",
+            Security::Plain | Security::Offered => "",
+        };
         match self.load {
             Load::LifeCycles { connections } => {
                 format!(
-                    "{jobs} life cycles through {door:?}, {connections} producers and {connections} workers"
+                    "{jobs} life cycles through {door:?}{how}, {connections} producers and {connections} workers"
                 )
             }
             Load::Submits { connections, depth } => {

@@ -73,10 +73,28 @@ counts! {
     lost_last = "lost last records after a stop",
     /// Last records damaged after a crash, which then were taken for torn.
     lost_last_cut = "cut after a crash",
+    /// Records damaged in the middle of a copy of the log, which was refused.
+    damaged_inside = "records damaged in the middle",
+    /// Files `bounds` lost from a copy of the folder.
+    lost_bounds = "lost bounds",
+    /// Refused copies that were repaired.
+    repairs = "repairs",
+    /// Repairs that a power cut interrupted, and that were run again.
+    repairs_cut = "cut off by the power",
+    /// Repairs whose log ends where the model still knows what was there.
+    repairs_compared = "compared with the model of that time",
     /// Starts that failed because a change of the disk did.
     start_errors = "starts that failed with an error",
     /// Starts that failed because something could not be read.
     start_reads = "with one while reading",
+    /// Starts with a clock that is further ahead of the log than is believed.
+    clocks_ahead = "clocks far ahead at a start",
+    /// Starts with a clock that is further behind the log than is believed.
+    clocks_behind = "far behind",
+    /// Such clocks that somebody set right while the server ran.
+    clocks_set_right = "set right",
+    /// Such clocks that a person accepted.
+    clocks_accepted = "accepted",
     /// Commands of callers with roles, which they may ask for.
     allowed = "commands by role",
     /// Commands refused to who has no token, an unknown one or an expired one.

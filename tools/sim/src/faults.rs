@@ -104,6 +104,14 @@ faults! {
     EndUnchecked => log.end_unchecked;
     /// Where the log cannot be read, it is taken to end.
     ReadErrorIsEnd => log.read_error_ends;
+    /// Any clock is believed, however far it is from the log's time.
+    ClockBelieved => engine.clock_believed;
+    /// When the clock is set right, leases lose as much time as it goes forward.
+    LeasesSetForward => engine.leases_set_forward;
+    /// A repair drops the last record before the damage, too.
+    RepairCutsMore => log.repair_cuts_more;
+    /// A repair does not list the first record that it drops.
+    DroppedUnlisted => log.dropped_unlisted;
     /// A door does not ask whether a command may be done.
     AccessUnasked => door.unasked;
     /// A door asks for the role, and not whether the queue fits a pattern.

@@ -3,7 +3,7 @@
 //! In each cycle every [`Disturbance`] happens at least once, one after the other in a random order, and is seen to
 //! have happened: by the power-cut library's report, or by the connections that the server has closed. Then the power is
 //! cut, or the disk fails syncs or writes. What was acknowledged must be there all the same, and nothing may surprise
-//! the clients but the answer that the disk is full.
+//! the clients but the answer that the disk is full, or that the log cannot grow.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};

@@ -34,9 +34,10 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The disk has no room for what was sent, in the words that say so.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Refused(line) if line == "-SERVER-ERROR disk full")
+    /// The log has no room for what was sent, in the words that say so.
+    pub fn has_no_room(&self) -> bool {
+        const WORDS: [&str; 2] = ["-SERVER-ERROR disk full", "-SERVER-ERROR the log cannot grow"];
+        matches!(self, Self::Refused(line) if WORDS.contains(&&**line))
     }
 
     /// A server that stops takes no more jobs, and says so while connections are still open.

@@ -216,8 +216,8 @@ fn add(books: &Books, client: &mut Client) -> Result<bool> {
     while !fits(job) {
         (job, terms) = books.next_job();
     }
-    let answer = load::add(books, client, job, &terms, Answer::is_disk_full)?;
-    let is_refused = answer.is_disk_full();
+    let answer = load::add(books, client, job, &terms, Answer::has_no_room)?;
+    let is_refused = answer.has_no_room();
     ensure!(is_refused || answer == Answer::Done, "an add was answered {answer:?}");
     Ok(!is_refused)
 }

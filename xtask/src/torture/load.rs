@@ -143,7 +143,7 @@ impl<'a> Load<'a> {
         let (job, terms) = self.books.next_job();
         add(self.books, client, job, &terms, |answer| {
             self.ending.has_begun() && answer.is_stopping()
-                || self.small_disk && answer.is_disk_full()
+                || self.small_disk && answer.has_no_room()
         })?;
         let left = |n: u64| n.checked_sub(1);
         // At zero it stays zero.

@@ -13,7 +13,6 @@ use crate::state::Found;
 pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<BytesRef>) -> Decided {
     let id = JobId(image.id);
     refuse_if(cx.state.find_finished(id).is_none(), cx.not_finished(id))?;
-    refuse_if(image.expires_ms().is_some_and(|expires| expires <= cx.now_ms), Rejection::NotFound)?;
     refuse_if(image.payload.is_none() && payload.is_none(), Rejection::PayloadDamaged)?;
     refuse_if(cx.state.has_no_room_for(&image.options().labels), Rejection::TooManyValues)?;
     let payload = payload.clone().or_else(|| image.payload.clone());

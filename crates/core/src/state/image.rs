@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::job::{Attempt, Cause, HeldLease, JobId, JobImage, Outcome, Status, Words};
+use crate::job::{Attempt, Cause, HeldLease, JOB_ID_END, JobId, JobImage, Outcome, Status, Words};
 use crate::payload::{BytesRef, Type};
 
 impl State {
@@ -71,12 +71,12 @@ impl State {
         }
     }
 
-    /// A live job from its image.
+    /// A live job from its image; none from one whose number no job can have.
     pub(super) fn live_from(&self, image: &JobImage, position: u64) -> Option<LiveJob> {
         static NONE: BytesRef = BytesRef::NONE;
         let payload = image.payload.as_ref().unwrap_or(&NONE);
         let kind = Type::try_from(payload.kind).unwrap_or(Type::Bytes);
-        let id = NonZeroU64::new(image.id)?;
+        let id = NonZeroU64::new(image.id).filter(|id| id.get() < JOB_ID_END)?;
         let mut job = LiveJob::new(id, image.status(), image.origin(), kind);
         let oldest_record = image.needs().unwrap_or(position).min(position);
         job.set_place(oldest_record, payload.offset);
@@ -291,5 +291,25 @@ impl State {
     /// The status of a job.
     pub fn status(&self, id: JobId) -> Option<Status> {
         self.handle(id).map(|handle| self.jobs.status_of(handle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    /// An event with such a number was in no log that this server wrote. It was found by the fuzzer.
+    #[test]
+    fn images_with_a_number_that_no_job_has_are_passed_over() {
+        let mut state = State::new(1, Defaults::default());
+        for id in [0, JOB_ID_END - 1, JOB_ID_END, u64::MAX] {
+            let image = JobImage { id, ..JobImage::default() };
+            for event in [Event::Submitted(image.clone()), Event::Compacted(image)] {
+                state.evolve(&event, Place { position: 0, offset: 0 });
+            }
+        }
+        let ids: Vec<_> = state.jobs_from(JobId(0)).map(|job| job.id()).collect();
+        assert_eq!(ids, [JobId(JOB_ID_END - 1)]);
     }
 }

@@ -104,6 +104,7 @@ impl Engine {
         if batch.is_empty() {
             return Committed::Nothing;
         }
+        self.shared.admission.begin_commit(self.now_ms());
         let begun = Instant::now();
         let mut submitted = 0;
         let mut outcome = Committed::Some;
@@ -170,7 +171,8 @@ impl Engine {
     }
 
     fn after_commit(&self, written: &[Sealed], unwritten: &[Sealed]) {
-        self.shared.admission.note_commit(&*self.shared.log, !unwritten.is_empty());
+        let now_ms = self.now_ms();
+        self.shared.admission.note_commit(&*self.shared.log, !unwritten.is_empty(), now_ms);
         {
             let mut inner = self.shared.inner.lock();
             if inner.batch.note_durable(written, unwritten) {

@@ -4,7 +4,7 @@
 use spindle_core::command::Compact;
 use spindle_core::job::Cause;
 use spindle_core::{BytesRef, Command, Event, Found, JobId, JobImage, Place, Rejection};
-use spindle_log::{LogError, Position, Space};
+use spindle_log::{LogError, Position};
 
 use super::progress::{Compactor, Round, Stage, Weighed};
 use crate::admission::kept_back;
@@ -148,7 +148,7 @@ impl Engine {
     fn outgrows_reserve(&self, round: &Round) -> bool {
         !matches!(round.stage, Stage::Trim(_))
             && round.needed.is_none()
-            && self.shared.log.space() == Space::ReserveOnly
+            && self.shared.log.space().is_reserve()
     }
 
     /// Starts a round when the log is over twice what lives in it. On a full disk, and while the log is
@@ -165,7 +165,7 @@ impl Engine {
             inner.footprint.live_bytes() + state.finished_bytes() + state.audit_bytes()
         };
         let kept = log.bytes_on_disk();
-        if log.space() == Space::ReserveOnly || self.is_log_nearly_full() {
+        if log.space().is_reserve() || self.is_log_nearly_full() {
             // Changes wait for this look: it has to see what they have freed.
             if !self.has_room() {
                 weighed.steps_left = 0;
@@ -217,7 +217,7 @@ impl Engine {
     /// when half of what is left does for all of the rest, it is better spent on that.
     fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
         let log = &self.shared.log;
-        if log.space() != Space::ReserveOnly {
+        if !log.space().is_reserve() {
             return true;
         }
         let kept_back = kept_back(&**log);

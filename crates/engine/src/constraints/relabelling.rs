@@ -18,7 +18,6 @@ use crate::engine::Engine;
 use crate::inner::Inner;
 use crate::read::FetchError;
 use crate::views::Constraints;
-use spindle_log::Space;
 use spindle_matching::RuleSet;
 
 /// Jobs looked at in one hold of the lock.
@@ -106,7 +105,7 @@ impl Engine {
         let needed =
             inner.batch.undurable_bytes() + COMPACTION_STEPS_LEFT * inner.options.compaction_bytes;
         self.has_room()
-            && (log.space() != Space::ReserveOnly
+            && (!log.space().is_reserve()
                 || (inner.state.has_unmatched() && needed as u64 <= log.room_bytes()))
     }
 

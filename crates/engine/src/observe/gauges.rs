@@ -1,10 +1,13 @@
 //! What can be measured from outside: numbers for dashboards and for people who ask why.
 
+use bytes::Bytes;
+use spindle_core::Status;
 use spindle_log::Space;
 
+use super::failures::FailedAttempts;
 use super::meters::MeterReadings;
 use super::stats::Stats;
-use super::traffic::QueueTraffic;
+use super::traffic::{QueueTraffic, Tally};
 use super::workers::WorkerView;
 use crate::gate::Gate;
 use crate::views::Observe;
@@ -39,6 +42,8 @@ pub struct Gauges {
     pub are_timers_held: bool,
     /// The disk is full: what frees space goes on, new jobs do not.
     pub is_disk_full: bool,
+    /// The log can prepare no segment, for another reason than room: as on a full disk, new jobs are refused.
+    pub log_cannot_grow: bool,
     /// The log is as large as it may be: new jobs are refused.
     pub is_log_full: bool,
     /// There are as many unfinished jobs as there may be: one more is refused.
@@ -52,7 +57,7 @@ impl Observe<'_> {
     pub fn gauges(&self) -> Gauges {
         let log = &self.0.shared.log;
         let (log_first, log_bytes) = (log.first().0, log.bytes_on_disk());
-        let is_disk_full = log.space() == Space::ReserveOnly;
+        let space = log.space();
         let is_log_full = self.0.is_log_full();
         let inner = self.0.shared.inner.lock();
         let unfinished = inner.state.unfinished_count() as u64;
@@ -68,7 +73,8 @@ impl Observe<'_> {
             queues: inner.state.queues_count(),
             is_clock_held: inner.hold_expiry,
             are_timers_held: inner.holds_timers,
-            is_disk_full,
+            is_disk_full: space == Space::ReserveOnly,
+            log_cannot_grow: space == Space::CannotGrow,
             is_log_full,
             is_server_full: unfinished >= inner.state.defaults().unfinished_max,
             is_stopping: inner.stopping,
@@ -93,6 +99,26 @@ impl Observe<'_> {
     /// What went through all queues together that are not counted apart.
     pub fn traffic_of_others(&self) -> QueueTraffic {
         self.0.shared.inner.lock().numbers.traffic.of_others(self.0.now_ms())
+    }
+
+    /// Some of the queues through which something went since they were last taken, and what did; none
+    /// when there are no more. There may be one taker only: what one takes, no other gets.
+    pub fn take_active_queues(&self) -> Vec<(Bytes, Tally)> {
+        self.0.shared.inner.lock().numbers.traffic.take_active()
+    }
+
+    /// Attempts that failed since they were last taken, by what they say and by queue, and how many
+    /// more there were than are kept apart. There may be one taker only.
+    pub fn take_failures(&self) -> (Vec<FailedAttempts>, u64) {
+        let failures = std::mem::take(&mut self.0.shared.inner.lock().numbers.failures);
+        failures.into_rows()
+    }
+
+    /// How many jobs of each of these queues are ready. For lists of bounded length.
+    pub fn ready_counts(&self, queues: &[Bytes]) -> Vec<usize> {
+        let inner = self.0.shared.inner.lock();
+        let ready = |name: &Bytes| inner.state.queue(name).map_or(0, |it| it.count(Status::Ready));
+        queues.iter().map(ready).collect()
     }
 
     /// Workers from a place of the list on, as far as one hold of the lock may see, and the place

@@ -2,6 +2,8 @@
 //!
 //! [`numbers`] and [`footprint`] follow the events behind the lock; [`gauges`] reads them.
 
+mod failures;
+mod fingerprint;
 mod footprint;
 mod gauges;
 mod job_spans;
@@ -12,6 +14,8 @@ mod stats;
 mod traffic;
 mod workers;
 
+pub use failures::FailedAttempts;
+pub use fingerprint::{FINGERPRINT_CHARS_MAX, failure_words, fingerprint_of};
 pub(crate) use footprint::Footprint;
 pub use gauges::Gauges;
 pub(crate) use meters::Meters;

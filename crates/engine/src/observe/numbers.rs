@@ -5,6 +5,8 @@ use std::sync::Arc;
 use spindle_core::command::Lease;
 use spindle_core::{Event, JobId, State};
 
+use super::failures::Failures;
+use super::fingerprint::FailedAttempt;
 use super::meters::Meters;
 use super::retention::DroppedNews;
 use super::stats::Stats;
@@ -17,6 +19,8 @@ pub(crate) struct Numbers {
     pub stats: Stats,
     pub traffic: Traffic,
     pub workers: Workers,
+    /// Failed attempts by what they say.
+    pub failures: Failures,
     /// How late scheduled jobs are; the commits' share is the log thread's.
     pub meters: Arc<Meters>,
     dropped: DroppedNews,
@@ -30,8 +34,14 @@ impl Numbers {
 
     /// Counts an event that was folded.
     pub fn after_fold(&mut self, event: &Event, state: &State, now_ms: u64) {
-        self.stats.after_fold(event);
-        self.traffic.after_fold(event, state, now_ms);
+        let failed = FailedAttempt::of(event);
+        self.stats.after_fold(event, failed.is_some());
+        self.traffic.after_fold(event, failed.is_some(), state, now_ms);
+        if let Some(failed) = failed
+            && let Some(queue) = failed.queue(state)
+        {
+            self.failures.count(&failed, queue, now_ms);
+        }
     }
 
     /// A scheduled job becomes ready: how late.

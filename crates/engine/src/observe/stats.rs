@@ -30,11 +30,14 @@ pub struct Stats {
     pub died: u64,
     /// Attempts that ended without completing a job that is to be tried again, since the start.
     pub requeued: u64,
+    /// Attempts that failed, timed out or lost their worker, since the start.
+    pub failed: u64,
 }
 
 impl Stats {
-    /// Counts an event that was folded.
-    pub(crate) fn after_fold(&mut self, event: &Event) {
+    /// Counts an event that was folded. `has_failed`: it ends an attempt that failed.
+    pub(crate) fn after_fold(&mut self, event: &Event, has_failed: bool) {
+        self.failed += u64::from(has_failed);
         match event {
             Event::Submitted(_) => self.submitted += 1,
             Event::Leased(_) => self.leased += 1,

@@ -2,6 +2,7 @@
 //! people and dashboards.
 
 use std::collections::{HashMap, VecDeque};
+use std::mem;
 
 use bytes::Bytes;
 use spindle_core::job::Status;
@@ -11,6 +12,11 @@ use spindle_core::{Event, JobId, State};
 const QUEUES_MAX: usize = 10_000;
 /// When there are more, so many old ones are looked at for each new one.
 const SWEPT: usize = 8;
+/// Queues that are listed as active until somebody asks which were. What goes through others is in
+/// their news when they are active again.
+const ACTIVE_MAX: usize = 1_024;
+/// Active queues given out in one hold of the lock.
+const ACTIVE_PER_HOLD: usize = 256;
 /// The minute is counted in parts, so that it moves on in steps of ten seconds.
 const PART_MS: u64 = 10_000;
 const PARTS_PER_MINUTE: u64 = 6;
@@ -29,6 +35,8 @@ pub struct Tally {
     pub requeued: u64,
     /// Jobs that died.
     pub died: u64,
+    /// Attempts that failed, timed out or lost their worker.
+    pub failed: u64,
 }
 
 impl Tally {
@@ -39,6 +47,19 @@ impl Tally {
         self.completed += other.completed;
         self.requeued += other.requeued;
         self.died += other.died;
+        self.failed += other.failed;
+    }
+
+    /// What was counted after another's counts were.
+    fn since(self, before: Tally) -> Tally {
+        Tally {
+            submitted: self.submitted - before.submitted,
+            leased: self.leased - before.leased,
+            completed: self.completed - before.completed,
+            requeued: self.requeued - before.requeued,
+            died: self.died - before.died,
+            failed: self.failed - before.failed,
+        }
     }
 }
 
@@ -60,6 +81,10 @@ struct Counted {
     /// Which part of time each of them counts.
     stamps: [u64; PARTS],
     asked_ms: Option<u64>,
+    /// It is among the active ones.
+    is_active: bool,
+    /// The total when its news were last taken.
+    reported: Tally,
 }
 
 impl Counted {
@@ -93,11 +118,13 @@ pub(crate) struct Traffic {
     /// Their names, those looked at longest ago first.
     order: VecDeque<Bytes>,
     others: Counted,
+    /// Those through which something went since somebody asked.
+    active: Vec<Bytes>,
 }
 
 impl Traffic {
-    /// Counts an event that was folded.
-    pub fn after_fold(&mut self, event: &Event, state: &State, now_ms: u64) {
+    /// Counts an event that was folded. `has_failed`: it ends an attempt that failed.
+    pub fn after_fold(&mut self, event: &Event, has_failed: bool, state: &State, now_ms: u64) {
         let queue_of = |id: u64| state.live(JobId(id)).map(|job| job.queue());
         let (queue, count): (_, fn(&mut Tally)) = match event {
             Event::Submitted(image) => (Some(&image.queue), |tally| tally.submitted += 1),
@@ -110,8 +137,45 @@ impl Traffic {
             _ => return,
         };
         if let Some(queue) = queue {
-            self.with(queue, state, |counted| counted.count(now_ms, count));
+            self.goes_through(queue, state, now_ms, |tally| {
+                count(tally);
+                tally.failed += u64::from(has_failed);
+            });
         }
+    }
+
+    /// Counts what goes through a queue, which is active then.
+    fn goes_through(
+        &mut self,
+        queue: &Bytes,
+        state: &State,
+        now_ms: u64,
+        count: impl Fn(&mut Tally),
+    ) {
+        let has_room = self.active.len() < ACTIVE_MAX;
+        let mut becomes_active = false;
+        self.with(queue, state, |counted| {
+            counted.count(now_ms, count);
+            becomes_active = has_room && !mem::replace(&mut counted.is_active, true);
+        });
+        if becomes_active {
+            self.active.push(Bytes::copy_from_slice(queue));
+        }
+    }
+
+    /// Some of the queues through which something went since they were last taken, and what did; none
+    /// when there are no more.
+    pub fn take_active(&mut self) -> Vec<(Bytes, Tally)> {
+        let begin = self.active.len().saturating_sub(ACTIVE_PER_HOLD);
+        let active = self.active.drain(begin..).collect::<Vec<_>>().into_iter();
+        let news = active.filter_map(|name| {
+            let counted = self.queues.get_mut(&name)?;
+            counted.is_active = false;
+            let news = counted.total.since(counted.reported);
+            counted.reported = counted.total;
+            Some((name, news))
+        });
+        news.collect()
     }
 
     /// A worker asks for jobs of queues.
@@ -142,6 +206,8 @@ impl Traffic {
             return count(counted);
         }
         if !self.has_room(state) {
+            // They have no name to be listed by.
+            self.others.is_active = true;
             return count(&mut self.others);
         }
         // A copy: the name may be a small part of a large read.
@@ -170,6 +236,45 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A job is submitted to a queue.
+    fn goes_through(traffic: &mut Traffic, name: &str) {
+        let (name, state) =
+            (Bytes::copy_from_slice(name.as_bytes()), State::new(1, <_>::default()));
+        traffic.goes_through(&name, &state, 1, |tally| tally.submitted += 1);
+    }
+
+    #[test]
+    fn active_queues_are_given_out_once_with_what_is_new() {
+        let mut traffic = Traffic::default();
+        for name in ["a", "b", "a"] {
+            goes_through(&mut traffic, name);
+        }
+        let taken = |traffic: &mut Traffic| -> Vec<(Bytes, u64)> {
+            let active = traffic.take_active();
+            active.into_iter().map(|(name, news)| (name, news.submitted)).collect()
+        };
+        assert_eq!(taken(&mut traffic), [("a".into(), 2), ("b".into(), 1)]);
+        assert_eq!(taken(&mut traffic), []);
+        goes_through(&mut traffic, "a");
+        assert_eq!(taken(&mut traffic), [("a".into(), 1)]);
+    }
+
+    #[test]
+    fn active_queues_are_bounded_and_what_is_not_listed_is_not_lost() {
+        let mut traffic = Traffic::default();
+        for n in 0..=ACTIVE_MAX {
+            goes_through(&mut traffic, &format!("queue {n}"));
+        }
+        assert_eq!(traffic.active.len(), ACTIVE_MAX);
+        assert_eq!(traffic.take_active().len(), ACTIVE_PER_HOLD);
+        let last = format!("queue {ACTIVE_MAX}");
+        goes_through(&mut traffic, &last);
+        let found = traffic.take_active().into_iter().find(|(name, _)| *name == last);
+        assert_eq!(found.expect("it was active").1.submitted, 2);
+        while !traffic.take_active().is_empty() {}
+        assert!(traffic.queues.values().all(|counted| !counted.is_active));
+    }
 
     #[test]
     fn the_last_minute_moves_on_and_the_total_stays() {

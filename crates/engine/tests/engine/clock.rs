@@ -196,6 +196,21 @@ fn a_clock_far_behind_stalls_nothing_but_deletions_and_can_be_accepted() {
     assert!(next.is_held());
 }
 
+/// A job that is shown can be retried.
+#[test]
+fn a_finished_job_whose_time_is_over_is_retried_while_its_deletion_is_held() {
+    let next = Next::start(400 * DAY);
+    next.engine.people(&mut somebody()).cancel(next.id).value().expect("is cancelled");
+    next.pass(61 * MINUTE);
+    assert_eq!(next.status(next.id), Some(Status::Dead));
+    let retried = next.engine.people(&mut somebody()).retry(JobRef::Id(next.id), None).value();
+    retried.expect("it is there");
+    assert_eq!(next.status(next.id), Some(Status::Ready));
+    next.accept_clock();
+    next.engine.tick_once();
+    assert_eq!(next.status(next.id), None);
+}
+
 #[test]
 fn a_running_server_holds_while_the_clock_is_stepped() {
     for step in [5 * MINUTE + 1, -5 * MINUTE - 1] {

@@ -267,6 +267,13 @@ impl Bench {
         self.engine.leases().finish(Claim::Unfinished { id }, result).acked()
     }
 
+    /// A worker says that its job failed, and why.
+    pub fn fail(&self, id: JobId, error: &str) -> Result<Gate, Refused> {
+        let error = Bytes::copy_from_slice(error.as_bytes());
+        let result = WorkResult { retry: true, error, ..WorkResult::default() };
+        self.engine.leases().finish(Claim::Unfinished { id }, result).acked()
+    }
+
     /// Removes a constraint that is there.
     pub fn remove_constraint(&self, name: &str) {
         let mut person = somebody();

@@ -4,6 +4,7 @@
 mod admission;
 mod audit;
 mod batch;
+mod cannot_grow;
 mod clock;
 mod commits;
 mod compaction;
@@ -15,6 +16,7 @@ mod full_disk;
 mod harness;
 mod ids;
 mod join;
+mod large_changes;
 mod limits;
 mod log_limit;
 mod payloads;

@@ -18,7 +18,7 @@ fn each_queue_counts_what_goes_through_it() {
     bench.finish(ids[1], false, b"").unwrap();
     bench.execute(Command::Cancel { id: ids[2] });
     let a = bench.engine.observe().traffic(b"a");
-    let expected = Tally { submitted: 4, leased: 2, completed: 1, requeued: 0, died: 2 };
+    let expected = Tally { submitted: 4, leased: 2, completed: 1, requeued: 0, died: 2, failed: 1 };
     assert_eq!((a.total, a.last_minute), (expected, expected));
     assert_eq!(a.asked_ms, Some(START_MS));
     let b = bench.engine.observe().traffic(b"b");
@@ -106,4 +106,63 @@ fn commits_and_late_jobs_are_measured() {
     let lag = bench.engine.observe().meters().lag_ms;
     assert_eq!((count(&lag), lag.sum), (1, 30));
     assert!(lag.counts.contains(&(Some(32), 1)), "{lag:?}");
+}
+
+#[test]
+fn failed_attempts_are_counted_by_what_they_say_until_they_are_taken() {
+    let bench = Bench::new();
+    let fail = |queue: &str, error: &str| {
+        let id = bench.add(queue, b"x");
+        bench.lease(queue).unwrap();
+        bench.fail(id, error).unwrap();
+        id
+    };
+    fail("a", "no db-1");
+    let last = fail("a", "no db-2");
+    fail("b", "no db-3");
+    let cancelled = bench.add("a", b"x");
+    bench.execute(Command::Cancel { id: cancelled });
+    let done = bench.add("a", b"x");
+    bench.lease("a").unwrap();
+    bench.finish(done, true, b"").unwrap();
+    let observe = bench.engine.observe();
+    assert_eq!((observe.stats().failed, observe.traffic(b"a").total.failed), (3, 2));
+    let (mut rows, others) = observe.take_failures();
+    rows.sort_by(|a, b| a.queue.cmp(&b.queue));
+    let shown: Vec<_> =
+        rows.iter().map(|row| (&row.fingerprint[..], &row.queue[..], row.count)).collect();
+    assert_eq!(shown, [("no db-#", &b"a"[..], 2), ("no db-#", b"b", 1)]);
+    assert_eq!((rows[0].last_job, rows[0].last_ms, others), (last, START_MS, 0));
+    assert_eq!(observe.take_failures(), (vec![], 0));
+}
+
+#[test]
+fn a_thousand_kinds_of_failures_are_kept_apart_and_the_rest_is_counted() {
+    let bench = Bench::new();
+    for n in 0..1_026 {
+        // Another word each time: numbers are no difference.
+        let error: String = format!("{n:010b}").replace('0', "x").replace('1', "y");
+        let id = bench.add("a", b"x");
+        bench.lease("a").unwrap();
+        bench.fail(id, if n < 1_024 { &error } else { "yet another" }).unwrap();
+    }
+    let (rows, others) = bench.engine.observe().take_failures();
+    assert_eq!((rows.len(), others), (1_024, 2));
+}
+
+#[test]
+fn the_engine_says_which_queues_were_active_and_how_many_jobs_are_ready() {
+    let bench = Bench::new();
+    bench.add("a", b"x");
+    bench.add("a", b"x");
+    bench.add("b", b"x");
+    bench.lease("b").unwrap();
+    let observe = bench.engine.observe();
+    let mut active = observe.take_active_queues();
+    active.sort_by(|a, b| a.0.cmp(&b.0));
+    let flows: Vec<_> =
+        active.iter().map(|(name, it)| (&name[..], it.submitted, it.leased)).collect();
+    assert_eq!(flows, [(&b"a"[..], 2, 0), (b"b", 1, 1)]);
+    assert_eq!(observe.take_active_queues(), []);
+    assert_eq!(observe.ready_counts(&["a".into(), "b".into(), "none".into()]), [2, 0, 0]);
 }

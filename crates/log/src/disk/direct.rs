@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 
 use super::BLOCK_BYTES;
 
-/// Longer appends go through the page cache: a buffer of that size is not kept.
-const APPEND_BYTES_MAX: usize = 1024 * 1024;
+/// Longer appends are written in steps: a larger buffer is not kept.
+const STEP_BYTES: usize = 1024 * 1024;
 const ZERO_BYTES: usize = 256 * 1024;
 
 #[repr(align(4096))]
@@ -98,10 +98,9 @@ impl DirectFile {
         Ok(true)
     }
 
-    /// Writes bytes and makes them durable; `false` when they are too many, or their last block
-    /// is not all in the file. The blocks they begin and end in are written whole: `before` reads
-    /// what the first one holds, if that is not known from the append before; what is behind the
-    /// bytes becomes zeros.
+    /// Writes bytes and makes them durable; `false` when their last block is not all in the file. The
+    /// blocks they begin and end in are written whole: `before` reads what the first one holds, if
+    /// that is not known from the append before; what is behind the bytes becomes zeros.
     pub(super) fn append(
         &self,
         bytes: &[u8],
@@ -111,39 +110,54 @@ impl DirectFile {
         let mut appending = self.appending.lock();
         let appending = &mut *appending;
         let known = (offset % BLOCK_BYTES as u64) as usize;
-        let first = offset - known as u64;
-        let used = known + bytes.len();
-        let len = used.next_multiple_of(BLOCK_BYTES);
-        if bytes.len() > APPEND_BYTES_MAX || !appending.has_room(&self.file, first + len as u64)? {
+        let end = (offset + bytes.len() as u64).next_multiple_of(BLOCK_BYTES as u64);
+        if !appending.has_room(&self.file, end)? {
             return Ok(false);
         }
         if appending.end != offset || appending.unfinished.len() != known {
             appending.unfinished.resize(known, 0);
             if known > 0 {
-                before(&mut appending.unfinished, first)?;
+                before(&mut appending.unfinished, offset - known as u64)?;
             }
         }
-        if appending.buffer.len() < len + BLOCK_BYTES {
-            appending.buffer = vec![0; len.next_power_of_two() + BLOCK_BYTES];
-        }
-        let skip = appending.buffer.as_ptr().align_offset(BLOCK_BYTES);
-        let blocks = &mut appending.buffer[skip..skip + len];
-        blocks[..known].copy_from_slice(&appending.unfinished);
-        blocks[known..used].copy_from_slice(bytes);
-        blocks[used..].fill(0);
-        if !taken(self.file.write_all_at(blocks, first))? {
-            return Ok(false);
+        // The first step ends where a block does, so that no block is written twice.
+        let (first, others) = bytes.split_at(bytes.len().min(STEP_BYTES - known));
+        let mut at = offset;
+        for step in std::iter::once(first).chain(others.chunks(STEP_BYTES)) {
+            if !appending.write(&self.file, step, at)? {
+                return Ok(false);
+            }
+            at += step.len() as u64;
         }
         self.file.sync_data()?;
-        appending.end = offset + bytes.len() as u64;
-        appending.unfinished.clear();
-        let last = used - used % BLOCK_BYTES;
-        appending.unfinished.extend_from_slice(&blocks[last..used]);
         Ok(true)
     }
 }
 
 impl Appending {
+    /// Writes what follows the unfinished block, and what there is of that.
+    fn write(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
+        let known = self.unfinished.len();
+        let used = known + bytes.len();
+        let len = used.next_multiple_of(BLOCK_BYTES);
+        if self.buffer.len() < len + BLOCK_BYTES {
+            self.buffer = vec![0; len.next_power_of_two() + BLOCK_BYTES];
+        }
+        let skip = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
+        let blocks = &mut self.buffer[skip..skip + len];
+        blocks[..known].copy_from_slice(&self.unfinished);
+        blocks[known..used].copy_from_slice(bytes);
+        blocks[used..].fill(0);
+        if !taken(file.write_all_at(blocks, offset - known as u64))? {
+            return Ok(false);
+        }
+        self.end = offset + bytes.len() as u64;
+        self.unfinished.clear();
+        let last = used - used % BLOCK_BYTES;
+        self.unfinished.extend_from_slice(&blocks[last..used]);
+        Ok(true)
+    }
+
     fn has_room(&mut self, file: &File, end: u64) -> io::Result<bool> {
         if end > self.file_bytes {
             self.file_bytes = file.metadata()?.len();
@@ -217,12 +231,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_ends_behind_the_file_is_left_to_the_page_cache() {
+    fn what_is_longer_than_a_step_is_written_in_several_and_no_block_twice() {
+        for before in [0, 100, 4096] {
+            for len in [STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1] {
+                let (file, direct) = file();
+                assert!(direct.append(&vec![7; before], 0, unread).expect("written"));
+                let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+                assert!(direct.append(&bytes, before as u64, unread).expect("written"));
+                assert!(direct.append(&[8; 3], (before + len) as u64, unread).expect("written"));
+                let all = content(&file);
+                assert!(all[..before].iter().all(|byte| *byte == 7));
+                assert!(all[before..before + len] == bytes, "{before} + {len}");
+                let end = before + len + 3;
+                assert_eq!(all[end - 3..end], [8; 3]);
+                assert!(all[end..].iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn what_ends_behind_the_file_is_left_to_the_page_cache() {
         let (file, direct) = file();
-        let longest = vec![1; APPEND_BYTES_MAX];
-        assert!(!direct.append(&vec![1; APPEND_BYTES_MAX + 1], 0, unread).expect("no error"));
-        assert!(direct.append(&longest, 0, unread).expect("written"));
-        assert!(!direct.append(&longest, FILE_BYTES - 8192, unread).expect("no error"));
+        assert!(!direct.append(&[1; 8193], FILE_BYTES - 8192, unread).expect("no error"));
         assert!(direct.append(&[2; 4096], FILE_BYTES - 4096, unread).expect("written"));
         assert_eq!(file.metadata().expect("a file").len(), FILE_BYTES);
         file.set_len(FILE_BYTES - 1).expect("shorter");

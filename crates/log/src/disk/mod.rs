@@ -79,9 +79,10 @@ pub trait DiskFile: Send + Sync {
         self.sync()
     }
 
-    /// Claims space for `len` bytes without changing what is read, where the file system can. An
-    /// error means that the space is not there; a file system that can not tell says `Ok`.
-    fn claim(&self, len: u64) -> io::Result<()>;
+    /// Makes an empty file `len` zeros long and claims the space for them at once, where the file
+    /// system can: `false` where it cannot, and then nothing was done. An error means that the space
+    /// is not there.
+    fn claim(&self, len: u64) -> io::Result<bool>;
 
     /// Makes the file's bytes durable.
     fn sync(&self) -> io::Result<()>;

@@ -200,10 +200,11 @@ impl DiskFile for RealFile {
         self.sync()
     }
 
-    fn claim(&self, len: u64) -> io::Result<()> {
+    fn claim(&self, len: u64) -> io::Result<bool> {
         let len = i64::try_from(len).map_err(io::Error::other)?;
-        match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, len) {
-            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
+        match fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            Ok(()) => Ok(true),
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }

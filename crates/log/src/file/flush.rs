@@ -16,6 +16,8 @@ use crate::{
     folder::name_segment,
 };
 
+/// A batch of so many bytes takes the disk several times as long as its sync.
+const LARGE_BATCH_BYTES: usize = 512 * 1024;
 /// Where records are acknowledged before they are synced, the folder is looked at this often.
 const LOOK_AT_FOLDER: Duration = Duration::from_millis(10);
 
@@ -66,6 +68,9 @@ impl Shared {
             flush.looked_at = Instant::now();
         }
         open.publish(&run.spots, end);
+        if run.bytes.len() >= LARGE_BATCH_BYTES {
+            flush.large_bytes += run.bytes.len() as u64;
+        }
         self.positions.kept_bytes.fetch_add(run.bytes.len() as u64, Ordering::Relaxed);
         self.positions.committed.store(upto.0, Ordering::Release);
         self.tail.lock().reuse(run);
@@ -82,6 +87,7 @@ impl Shared {
             flush.unsynced = false;
         }
         flush.open.close();
+        self.spares.note_large_bytes(std::mem::take(&mut flush.large_bytes));
         self.check_folder()?;
         let Opening { spare, header } = opening;
         let name = name_segment(&*self.disk, &*spare.file, &spare.name, header)

@@ -130,7 +130,9 @@ fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
 }
 
 fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> {
-    let header = SegmentHeader { salt: disk.salt(), first: Position(0), prev_crc: 0 };
+    // Its bounds come when it is there: of what a crash leaves in between, none is taken for damage.
+    let (salt, first) = (disk.salt(), Position(0));
+    let header = SegmentHeader { salt, first, prev_crc: 0, keeps_bounds: false };
     let (name, file) = begin_segment(disk, header, 0, u64::from(sizes.segment_min))?;
     Ok(Surveyed {
         name,
@@ -156,9 +158,8 @@ fn note_newest(bounds: &mut BoundsFile, segments: &[Surveyed]) -> io::Result<()>
 /// that has to wait for another start; the log goes on as that release would.
 fn begin_bounds(disk: &dyn Disk, segments: &[Surveyed]) -> Result<Option<BoundsFile>, OpenError> {
     let (Some(oldest), Some(newest)) = (segments.first(), segments.last()) else { return Ok(None) };
-    let (first, reached) = (oldest.header.first, newest.next());
-    let bounds = Bounds { first, newest: newest.header.first, reached, end: None };
-    match BoundsFile::create(disk, bounds) {
+    let (first, newest, reached) = (oldest.header.first, newest.header.first, newest.next());
+    match BoundsFile::create(disk, Bounds { first, newest, reached, end: None }) {
         Ok(file) => Ok(Some(file)),
         Err(error) if is_full(&error) => {
             tracing::warn!(%error, "no room for the file {BOUNDS_FILE}: a lost segment would not be missed");
@@ -279,13 +280,14 @@ fn assemble(
             open,
             answered: next,
             unsynced: false,
+            large_bytes: 0,
             ended,
             looked_at: Instant::now(),
         }),
         trimming: Mutex::new(()),
         syncing: Mutex::new(()),
         spares: Spares::new(spares, next_number, sizes.segment, sizes.segment_min),
-        bounds: Mutex::new(found.bounds),
+        bounds: found.bounds.map(Mutex::new),
         positions: Positions {
             first: AtomicU64::new(first.0),
             synced: AtomicU64::new(next.0),

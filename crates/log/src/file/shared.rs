@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) syncing: Mutex<()>,
     pub(super) spares: Spares,
     /// Where the log must begin and end; none while the disk has no room for it.
-    pub(super) bounds: Mutex<Option<BoundsFile>>,
+    pub(super) bounds: Option<Mutex<BoundsFile>>,
     pub(super) positions: Positions,
     pub(super) poisoned: OnceLock<LogError>,
     pub(super) lock: FolderLock,
@@ -49,6 +49,8 @@ pub(super) struct Flush {
     pub(super) answered: Position,
     /// Whether the open segment has bytes that were not synced here.
     pub(super) unsynced: bool,
+    /// How much of the open segment came in large batches.
+    pub(super) large_bytes: u64,
     /// The bounds say that the log has ended: nothing is appended before they say otherwise.
     pub(super) ended: bool,
     /// When the folder was last found to be the log's own.
@@ -163,8 +165,8 @@ impl Shared {
 
     /// Changes where the log must begin and end, durably.
     pub(super) fn change_bounds(&self, change: impl FnOnce(&mut Bounds)) -> Result<(), LogError> {
-        let mut held = self.bounds.lock();
-        let Some(file) = &mut *held else { return Ok(()) };
+        let Some(file) = &self.bounds else { return Ok(()) };
+        let mut file = file.lock();
         let mut bounds = file.bounds;
         change(&mut bounds);
         file.change(bounds).map_err(|error| self.poison_with("write", BOUNDS_FILE, error))

@@ -54,7 +54,12 @@ impl Shared {
         tail.salt = salt;
         tail.capacity = spare.capacity;
         tail.offset = SEGMENT_HEADER_BYTES as u32;
-        let header = SegmentHeader { salt, first, prev_crc: tail.last_crc };
+        let header = SegmentHeader {
+            salt,
+            first,
+            prev_crc: tail.last_crc,
+            keeps_bounds: self.bounds.is_some(),
+        };
         tail.begin_run(Some(Opening { spare, header }));
         Ok(())
     }

@@ -54,6 +54,13 @@ impl Tail {
             prev_crc: self.last_crc,
         };
         if let Some(run) = self.runs.last_mut() {
+            if run.bytes.is_empty() {
+                // Growing it would copy what it had been.
+                let needed = frame_bytes(record.bytes.len());
+                if run.bytes.capacity() < needed {
+                    run.bytes = Vec::with_capacity(needed);
+                }
+            }
             run.spots.push(FrameSpot::new(self.offset, record.bytes.len()));
             self.last_crc = encode_frame(&mut run.bytes, self.salt, header, &record.bytes);
         }

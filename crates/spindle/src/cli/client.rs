@@ -69,6 +69,9 @@ pub enum ClientCommand {
     /// Say how the server is, on one screen
     #[command(after_help = "The exit code is 0 if the server takes jobs, 1 if not.")]
     Status(Native),
+    /// Watch queues, workers and jobs in the terminal, and change them by keys
+    #[command(after_help = TOP_HELP)]
+    Top(TopArgs),
     /// List the workers and what they hold
     Workers(Native),
     /// Limit how many jobs run, or how often
@@ -102,6 +105,17 @@ pub struct Common {
     #[arg(long)]
     pub json: bool,
 }
+
+/// `spindle top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+const TOP_HELP: &str = "\
+`?` explains the keys. It asks the server twice in two seconds, and goes on when the server comes back. Programs use \
+`status`, `queues`, `workers` and `jobs` with --json.";
 
 /// What happens when another job has the unique key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

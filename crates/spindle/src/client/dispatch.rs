@@ -4,7 +4,7 @@ use super::{
     add, audit, change, clock, constraint, edit, events, export, import, inspect, job, jobs, lines,
     purge, queue, results, status, why, work, workers,
 };
-use crate::{cli::ClientCommand, exit::Code};
+use crate::{cli::ClientCommand, exit::Code, top};
 
 /// Runs a client command.
 pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
@@ -33,6 +33,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Resume(args) => change::resume(&args),
         ClientCommand::Purge(args) => purge::purge(&args),
         ClientCommand::Status(args) => status::status(&args),
+        ClientCommand::Top(args) => top::top(&args),
         ClientCommand::Workers(args) => workers::workers(&args),
         ClientCommand::Constraint(args) => constraint::constraint(&args),
         ClientCommand::Export(args) => export::export(&args),

@@ -189,7 +189,7 @@ enum Answer {
 impl Answer {
     /// Another time it may be taken.
     fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused { problem } if matches!(&*problem.code, "busy" | "disk_full"))
+        matches!(self, Self::Refused { problem } if matches!(&*problem.code, "busy" | "disk_full" | "log_cannot_grow"))
     }
 }
 

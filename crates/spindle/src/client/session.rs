@@ -174,7 +174,7 @@ impl More {
 }
 
 /// A conversation with a server.
-pub trait Session {
+pub trait Session: Send {
     /// Makes sure that the server is there and speaks this protocol.
     fn greet(&mut self) -> Result<(), AskError>;
 

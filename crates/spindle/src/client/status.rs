@@ -16,6 +16,7 @@ use crate::{
     cli,
     exit::Code,
     output::{Rows, escape, grouped, write_json, write_line},
+    quantity::shown_size,
 };
 
 /// Queues of one page of a list.
@@ -30,6 +31,9 @@ struct Server {
     uptime_ms: u64,
     status: String,
     disk_full: bool,
+    /// Older servers do not say it.
+    #[serde(default)]
+    log_cannot_grow: bool,
     clock_held: bool,
     doors: Vec<Door>,
     queues: u64,
@@ -100,7 +104,7 @@ fn print(
         let open = connections.map(|count| format!(", {} connected", grouped(count)));
         row("door", format!("{name} on {address}{}", open.unwrap_or_default()));
     }
-    row("log", size(server.log_bytes));
+    row("log", shown_size(server.log_bytes));
     row("queues", grouped(server.queues));
     let counts = counts.by_status().map(|(name, count)| format!("{name} {}", grouped(count)));
     row("jobs", counts.join(", "));
@@ -127,6 +131,10 @@ fn health(server: &Server) -> String {
     let mut health = match server.status.as_str() {
         "ok" => "ready".to_owned(),
         "disk_full" => "not ready: the disk is full, new jobs are refused".to_owned(),
+        "log_cannot_grow" => {
+            "not ready: the log cannot grow, new jobs are refused; the server's own log says why"
+                .to_owned()
+        }
         "log_full" => {
             "not ready: the log is as large as it may be, new jobs are refused".to_owned()
         }
@@ -137,6 +145,9 @@ fn health(server: &Server) -> String {
     };
     if server.disk_full && server.status != "disk_full" {
         health += "; the disk is full";
+    }
+    if server.log_cannot_grow && server.status != "log_cannot_grow" {
+        health += "; the log cannot grow";
     }
     if server.clock_held {
         health += "; clock and log disagree, no TTL counts (spindle clock accept)";
@@ -155,21 +166,6 @@ fn workers_summary(page: &WorkerPage) -> String {
     let all = grouped(page.workers.len() as u64);
     let more = if page.next_cursor.is_some() { " of the first" } else { "" };
     format!("{all}{more}: {} at work, {} waiting", count(&busy), count(&waiting))
-}
-
-/// `4.2 MiB`
-fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut at = 0;
-    while at + 1 < units.len() && bytes >> (10 * (at + 1)) > 0 {
-        at += 1;
-    }
-    let unit = units.get(at).copied().unwrap_or_default();
-    if at == 0 {
-        return format!("{bytes} {unit}");
-    }
-    let tenths = (u128::from(bytes) * 10) >> (10 * at);
-    format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
 fn object(
@@ -191,25 +187,4 @@ fn object(
         "workers": workers.workers.len(),
         "attention": attentions,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_told_with_one_digit_behind_the_point() {
-        for (bytes, expected) in [
-            (0, "0 bytes"),
-            (1_023, "1023 bytes"),
-            (1_024, "1.0 KiB"),
-            (1_535, "1.4 KiB"),
-            (4 << 20, "4.0 MiB"),
-            ((64 << 20) - 1, "63.9 MiB"),
-            (3 << 40, "3.0 TiB"),
-            (u64::MAX, "16777215.9 TiB"),
-        ] {
-            assert_eq!(size(bytes), expected);
-        }
-    }
 }

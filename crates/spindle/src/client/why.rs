@@ -26,12 +26,14 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
 fn rows(why: &Value) -> Rows {
     let field = |value: &Value, name: &str| value.get(name).map(text_of).unwrap_or_default();
     let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
-    let mut rows = Rows::new(&["reason", "what is known", "until"]);
+    let mut rows = Rows::new(&["reason", "what is known", "until", "what to do"]);
     let reasons = why.get("reasons").and_then(Value::as_array);
     for reason in reasons.into_iter().flatten() {
         let until = field(reason, "until");
         let until = if for_eyes { with_distance(&until, now) } else { until };
-        rows.add([field(reason, "code"), field(reason, "text"), until]);
+        let to_do = [field(reason, "next"), field(reason, "command")];
+        let to_do = to_do.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(": ");
+        rows.add([field(reason, "code"), field(reason, "text"), until, to_do]);
     }
     rows
 }

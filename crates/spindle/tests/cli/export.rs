@@ -3,16 +3,18 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use spindle_testkit::{Program, free_address};
 
 use crate::{
-    fake_workq::{stderr, stdout},
+    fake_workq::{spindle, stderr, stdout},
     native::{at, object, output_of, served, url},
     serve::{Served, data},
 };
@@ -181,6 +183,68 @@ fn a_job_that_is_refused_stops_the_import_before_it_unless_it_may_be_passed_over
     output_of(&to, &["delete", taken.trim()]);
     let done = object(&output_of(&to, &["import", &file, "--json"]));
     assert_eq!((&done["existing"], &done["imported"]), (&2.into(), &1.into()));
+}
+
+/// A server that takes the last of some jobs only when it was asked so often, for this reason. Then the first is there
+/// already.
+fn busy(times: usize, code: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut asked = 0;
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                stream.read_line(&mut head).unwrap();
+            }
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut sent = vec![0; length.unwrap()];
+            stream.read_exact(&mut sent).unwrap();
+            let body = if head.starts_with("POST /api/v1/jobs/import ") {
+                asked += 1;
+                let jobs = serde_json::from_slice::<Value>(&sent).unwrap()["jobs"].clone();
+                let jobs = jobs.as_array().unwrap().len();
+                let is_there = asked > times;
+                let taken = |nth| json!({ "id": nth, "existing": nth == 0 && is_there });
+                let refused = json!({ "problem": { "code": code, "detail": "not now" } });
+                let last = if is_there { taken(jobs - 1) } else { refused };
+                let answers: Vec<Value> = (0..jobs - 1).map(taken).chain([last]).collect();
+                json!({ "answers": answers })
+            } else {
+                // The queue's settings.
+                json!({})
+            };
+            let body = body.to_string();
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json";
+            let stream = stream.get_mut();
+            write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn an_import_asks_a_server_again_that_has_no_room_now() {
+    let (folder, _) = data();
+    let from = served(&["--memory"]);
+    add(&from, 3, folder.path());
+    let file = path(folder.path(), "jobs.jsonl");
+    output_of(&from, &["export", &file]);
+    for code in ["busy", "disk_full", "log_cannot_grow"] {
+        let url = busy(1, code);
+        let output = spindle(&["import", &file, "--json", "--url", &url]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{code}: {}", stderr(&output));
+        // Counted once, by the last answers.
+        let done = object(&stdout(&output));
+        assert_eq!((&done["imported"], &done["existing"]), (&2.into(), &1.into()), "{code}");
+        fs::remove_file(format!("{file}.imported")).unwrap();
+    }
+    // What is not about room is no reason to ask again.
+    let output = spindle(&["import", &file, "--url", &busy(1, "key_taken")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the server refused: not now"), "{}", stderr(&output));
 }
 
 fn begin(arguments: &[&str], url: &str) -> Program {

@@ -2,6 +2,7 @@
 //!
 //! - `access`: tokens, and who may come in
 //! - `backup`, `export`: copies of folders and of jobs, with kills
+//! - `demo`: a server that is killed, and jobs through every door
 //! - `doctor`: what it finds
 //! - `formats`: folders that releases before this one made
 //! - `usage`: what it refuses, its settings, its completions
@@ -23,6 +24,7 @@
 //! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
+//! - `top`: the server live on a terminal
 //! - `trace`: the trace a job belongs to
 //! - `webhook`: who is told of dead jobs
 //! - `verify`: what is said of the folders it leaves
@@ -35,6 +37,8 @@ mod backup;
 mod clients;
 #[cfg(test)]
 mod connections;
+#[cfg(test)]
+mod demo;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
@@ -79,6 +83,8 @@ mod taken;
 mod terminal;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod top;
 #[cfg(test)]
 mod trace;
 #[cfg(test)]

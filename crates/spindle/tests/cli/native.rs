@@ -281,9 +281,12 @@ fn why_retry_cancel_move_and_purge() {
     add(&served, &["mail", "old"]);
     add(&served, &["mail", "second"]);
     let why = output_of(&served, &["why", "2"]);
-    assert!(why.starts_with("position\t1 ready job of its queue comes before it\t\n"), "{why}");
+    assert!(why.starts_with("position\t1 ready job of its queue comes before it\t\t\n"), "{why}");
     output_of(&served, &["pause", "mail"]);
-    assert!(output_of(&served, &["why", "2"]).contains("paused\tits queue is paused\t\n"));
+    assert!(
+        output_of(&served, &["why", "2"])
+            .contains("paused\tits queue is paused\t\tresume its queue: spindle resume mail\n")
+    );
     assert!(output_of(&served, &["queues"]).ends_with("\tpaused\n"));
     assert_eq!(object(&output_of(&served, &["resume", "mail", "--json"]))["paused"], false);
 

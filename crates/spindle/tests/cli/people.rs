@@ -532,6 +532,7 @@ fn a_server_that_takes_no_jobs_is_told_by_the_exit_code() {
         ("ok", false, false, 0, "health\tready\n"),
         ("ok", false, true, 0, "health\tready; clock and log disagree"),
         ("disk_full", true, false, 1, "health\tnot ready: the disk is full"),
+        ("log_cannot_grow", false, false, 1, "health\tnot ready: the log cannot grow"),
         ("log_failed", false, false, 1, "health\tnot ready: its log has failed"),
         ("stopping", true, false, 1, "health\tnot ready: it is stopping; the disk is full"),
     ] {

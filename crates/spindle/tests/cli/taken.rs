@@ -3,9 +3,10 @@
 use std::fs;
 
 use serde_json::Value;
+use spindle_testkit::{HttpRequest, wait_until};
 
 use crate::{
-    fake_workq::{spindle, stdout},
+    fake_workq::{spindle, stderr, stdout},
     serve::{data, serve},
 };
 
@@ -44,4 +45,38 @@ fn a_clock_that_is_later_than_the_log_allows_is_held_until_it_is_accepted() {
     spindle(&["clock", "accept", "--url", &url]).unwrap();
     assert!(!is_held());
     assert_eq!(served.end().code(), Some(0));
+}
+
+/// Of all ways in which a file cannot be made, one that a test can begin and end: its name is taken.
+#[test]
+fn a_log_that_cannot_grow_is_said_everywhere_until_it_can() {
+    let (_folder, data) = data();
+    let arguments = ["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", &data];
+    let mut served = serve(&[&arguments[..], &["--segment-size", "64KiB"]].concat());
+    let http = served.address_of("http");
+    let taken_names = (0..200).map(|number| format!("{data}/{number}.filling"));
+    let taken_names: Vec<String> =
+        taken_names.filter(|name| fs::create_dir(name).is_ok()).collect();
+    let payload = "x".repeat(10_000);
+    let add = || served.spindle(&["add", "mail", &payload]).output().unwrap();
+    let refused = (0..100).map(|_| add()).find(|output| !output.status.success());
+    let refused = stderr(&refused.expect("a job that is refused"));
+    assert!(refused.contains("the log cannot grow"), "{refused}");
+
+    let ready = || HttpRequest::send(&http, "GET /readyz", "").answer();
+    assert_eq!(ready(), (503, "{\"status\":\"log_cannot_grow\"}".to_owned()));
+    let status = spindle(&["status", "--url", &format!("http://{http}")]).output().unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    assert!(stdout(&status).contains("not ready: the log cannot grow"), "{}", stdout(&status));
+    // What frees space goes on.
+    served.spindle(&["work", "mail", "--once", "--", "cat"]).assert().success();
+
+    taken_names.iter().for_each(|name| fs::remove_dir(name).unwrap());
+    wait_until("a log that grows", || ready().0 == 200);
+    assert!(add().status.success());
+    assert_eq!(served.end().code(), Some(0));
+    let said = served.said.await_end();
+    for line in ["cannot prepare another segment", "another segment could be prepared again"] {
+        assert_eq!(said.matches(line).count(), 1, "{line}:\n{said}");
+    }
 }

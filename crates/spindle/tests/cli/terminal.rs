@@ -10,7 +10,10 @@ use std::{
 
 use nix::{
     pty::{Winsize, openpty},
-    sys::signal::Signal,
+    sys::{
+        signal::Signal,
+        termios::{LocalFlags, tcgetattr},
+    },
 };
 use spindle_testkit::{PATIENCE, Program};
 
@@ -67,9 +70,24 @@ impl Terminal {
         writeln!(self.keys, "{text}").unwrap();
     }
 
+    /// Types keys, as they come from a keyboard.
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// How the terminal treats what is typed: in lines with an echo, or raw.
+    pub fn modes(&self) -> LocalFlags {
+        tcgetattr(&self.keys).unwrap().local_flags
+    }
+
     /// Ctrl-C.
     pub fn interrupt(&self) {
-        self.child.signal(Signal::SIGINT);
+        self.signal(Signal::SIGINT);
+    }
+
+    /// Sends the command a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.child.signal(signal);
     }
 
     /// Waits for the end.

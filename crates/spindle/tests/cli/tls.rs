@@ -193,10 +193,13 @@ fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_for
         kill(pid, Signal::SIGHUP).unwrap();
     };
     let first = connected();
-    fs::write(secured.certificates.server().key, "no key").unwrap();
-    hang_up();
-    secured.server.said.await_line("the old certificate stays in force");
-    assert_eq!(shown(&first), shown(&connected()));
+    let others = fs::read(Certificates::new().server().key).unwrap();
+    for wrong in [&b"no key"[..], &others] {
+        fs::write(secured.certificates.server().key, wrong).unwrap();
+        hang_up();
+        secured.server.said.await_line("the old certificate stays in force");
+        assert_eq!(shown(&first), shown(&connected()));
+    }
     secured.certificates.renew_server();
     hang_up();
     secured.server.said.await_line("new connections get the certificate");
@@ -392,6 +395,8 @@ fn the_commands_say_what_is_wrong_with_a_servers_certificate() {
     for (served, trusted, wrong) in [
         (Identity { certificate, key }, &others, "invalid peer certificate"),
         (ca.expired_server(), &ca, "expired"),
+        (ca.early_server(), &ca, "not valid yet"),
+        (ca.server_with_a_clients_certificate(), &ca, "extended key usage"),
         (ca.server_named("q.example"), &ca, "not valid for name"),
     ] {
         let (cert, key) = (text(&served.certificate), text(&served.key));

@@ -1,11 +1,10 @@
 //! A server of the real program, and what tests say to it themselves.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use spindle_gearman::client::Connection;
 use spindle_gearman::wire::{GrabKind, Request, Response};
-use spindle_testkit::gearman::{Encode, decode_response};
 use spindle_testkit::{PATIENCE, SpindleServer, wait_until};
 
 /// Says something in the test's log, also when the test passes.
@@ -51,9 +50,7 @@ impl Served {
     }
 
     pub fn connect(&self) -> Peer {
-        let stream = TcpStream::connect(&self.gearman).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Peer { stream, input: BytesMut::new() }
+        Peer(Connection::open(&self.gearman, PATIENCE, usize::MAX).unwrap())
     }
 
     /// Waits until a line of `status` begins like this.
@@ -65,28 +62,15 @@ impl Served {
 }
 
 /// A connection to the Gearman door.
-pub struct Peer {
-    stream: TcpStream,
-    input: BytesMut,
-}
+pub struct Peer(Connection);
 
 impl Peer {
     pub fn send(&mut self, request: &Request) {
-        let mut bytes = BytesMut::new();
-        request.encode(&mut bytes);
-        self.stream.write_all(&bytes).unwrap();
+        self.0.send(request).unwrap();
     }
 
     pub fn hear(&mut self) -> Response {
-        let mut buffer = [0; 64 * 1024];
-        loop {
-            if let Some(response) = decode_response(&mut self.input, usize::MAX).unwrap() {
-                return response;
-            }
-            let count = self.stream.read(&mut buffer).unwrap();
-            assert!(count > 0, "the server closed");
-            self.input.extend_from_slice(&buffer[..count]);
-        }
+        self.0.receive().unwrap()
     }
 
     pub fn can_do(&mut self, function: &str) {
@@ -112,8 +96,9 @@ impl Peer {
 
     /// The lines of a list, without the one that ends it.
     pub fn list(&mut self, command: &str) -> Vec<String> {
-        self.stream.write_all(format!("{command}\n").as_bytes()).unwrap();
-        let lines = BufReader::new(&self.stream).lines();
+        let stream = self.0.stream();
+        stream.write_all(format!("{command}\n").as_bytes()).unwrap();
+        let lines = BufReader::new(stream).lines();
         lines.map(Result::unwrap).take_while(|line| line != ".").collect()
     }
 }

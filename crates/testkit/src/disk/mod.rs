@@ -294,14 +294,17 @@ impl DiskFile for SimFile {
         state.fail(fault)
     }
 
-    fn claim(&self, len: u64) -> io::Result<()> {
+    fn claim(&self, len: u64) -> io::Result<bool> {
         let mut state = self.state.lock();
         state.check_power(self.boot)?;
         let growth = len.saturating_sub(self.len_in(&state)? as u64);
         if state.capacity.is_some_and(|limit| state.used() + growth > limit) {
-            return state.fail(Some(Fault::NoSpace));
+            return state.fail(Some(Fault::NoSpace)).map(|()| false);
         }
-        Ok(())
+        if let Some(inode) = state.inodes.get_mut(&self.id) {
+            inode.write(&[], usize::try_from(len).map_err(io::Error::other)?);
+        }
+        Ok(true)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -18,6 +18,8 @@ use crate::{instant, naming};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 1_000;
+/// The door of who used the web pages.
+pub(crate) const WEB: &str = "web";
 /// Stretches of one request: each looks at up to 1,000 entries.
 const STRETCHES_MAX: usize = 200;
 
@@ -111,8 +113,8 @@ pub(crate) struct Who {
     /// The client's IP address.
     #[serde(skip_serializing_if = "String::is_empty")]
     address: String,
-    /// The door they came through.
-    #[schema(format = "door")]
+    /// The door they came through; `web` for the web pages.
+    #[schema(format = "audit-door")]
     door: &'static str,
 }
 
@@ -223,13 +225,14 @@ fn shown(entry: AuditEntry) -> Entry {
     let action = action_word(entry.action());
     let actor = entry.actor.unwrap_or_default();
     let door = Origin::try_from(actor.door).unwrap_or(Origin::Api);
+    let door = if actor.by_page { WEB } else { door_word(door) };
     let kind = kind_word(actor.kind());
     let name = entry.queue.as_deref().map(naming::text_or_base64);
     let (queue, queue_base64) = name.unwrap_or_default();
     Entry {
         id: entry.seq,
         at: instant::shown(entry.at_ms),
-        who: Who { kind, name: actor.name, address: actor.address, door: door_word(door) },
+        who: Who { kind, name: actor.name, address: actor.address, door },
         action,
         job: entry.job,
         queue,

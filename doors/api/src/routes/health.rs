@@ -34,8 +34,8 @@ pub(crate) async fn alive(State(api): State<Api>) -> Response {
     health(if api.engine().failure().is_some() { "log_failed" } else { "ok" })
 }
 
-/// Whether the server takes jobs: not while it stops, on a full disk, or when it holds as much as it
-/// may.
+/// Whether the server takes jobs: not while it stops, on a full disk, when its log cannot grow, or when it
+/// holds as much as it may.
 #[utoipa::path(get, path = "/readyz", operation_id = "ready", tag = "server",
     responses((status = 200, description = "It takes jobs", body = Health),
         (status = 503, description = "It does not, and why", body = Health)))]
@@ -52,6 +52,8 @@ pub(crate) fn readiness(api: &Api) -> &'static str {
         "stopping"
     } else if gauges.is_disk_full {
         "disk_full"
+    } else if gauges.log_cannot_grow {
+        "log_cannot_grow"
     } else if gauges.is_log_full {
         "log_full"
     } else if gauges.is_server_full {

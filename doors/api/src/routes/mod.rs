@@ -10,7 +10,11 @@ pub(crate) mod constraints;
 pub(crate) mod docs;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod events;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod failures;
 pub(crate) mod health;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod leases;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]

@@ -83,7 +83,7 @@ pub(crate) struct Counted {
 
 impl From<Tally> for Counted {
     fn from(tally: Tally) -> Counted {
-        let Tally { submitted, leased, completed, requeued, died } = tally;
+        let Tally { submitted, leased, completed, requeued, died, failed: _ } = tally;
         Counted { submitted, leased, completed, requeued, died }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use spindle_budget::Readings;
+use spindle_limits::Reason;
 use utoipa::ToSchema;
 
 use crate::api::Api;
@@ -25,6 +27,8 @@ pub(crate) struct Server {
     status: &'static str,
     /// New jobs are refused for want of room on the disk.
     disk_full: bool,
+    /// New jobs are refused because the log cannot be made longer, for another reason than room.
+    log_cannot_grow: bool,
     /// TTLs delete nothing, because the machine's clock and the log disagree.
     clock_held: bool,
     /// The doors that are open.
@@ -39,6 +43,23 @@ pub(crate) struct Server {
     waits: usize,
     /// What the log takes.
     log_bytes: u64,
+    /// What all clients together make the server hold.
+    budgets: Vec<Budget>,
+}
+
+/// Bytes that clients make the server hold, and how many they may.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Budget {
+    /// `unfinished_input`: requests that have begun to come in; `unread_output`: answers that have
+    /// not left.
+    #[schema(example = "unread_output")]
+    name: &'static str,
+    /// Held now.
+    bytes: u64,
+    /// The most; beyond it who holds most loses the connection.
+    bytes_max: u64,
+    /// Connections closed for it since the server began.
+    closed: u64,
 }
 
 /// An open door.
@@ -51,6 +72,8 @@ pub(crate) struct Door {
     /// Its open connections, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<usize>,
+    /// Connections that were refused for want of a place, since the server began.
+    refused: u64,
 }
 
 /// The server: version, doors, health, and how much there is.
@@ -60,10 +83,20 @@ pub(crate) async fn show(State(api): State<Api>) -> Json<Server> {
     let gauges = api.engine().observe().gauges();
     let uptime_ms = api.engine().now_ms().saturating_sub(api.started_ms());
     let options = api.options();
-    let doors = options.addresses.iter().map(|(name, address)| Door {
-        name,
-        address: address.to_string(),
-        connections: options.open(name),
+    let refusals = options.places.refusals();
+    let doors = options.addresses.iter().map(|(name, address)| {
+        let refused = refusals.iter().filter(|(door, _)| door == name);
+        let refused = refused.flat_map(|(_, all)| Reason::ALL.map(|reason| all.count(reason)));
+        Door {
+            name,
+            address: address.to_string(),
+            connections: options.open(name),
+            refused: refused.sum(),
+        }
+    });
+    let budgets = options.budgets.all().map(|budget| {
+        let Readings { held_bytes, bytes_max, closed } = budget.readings();
+        Budget { name: budget.kind().name(), bytes: held_bytes, bytes_max, closed }
     });
     Json(Server {
         version: env!("CARGO_PKG_VERSION"),
@@ -71,6 +104,7 @@ pub(crate) async fn show(State(api): State<Api>) -> Json<Server> {
         uptime_ms,
         status: readiness(&api),
         disk_full: gauges.is_disk_full,
+        log_cannot_grow: gauges.log_cannot_grow,
         clock_held: gauges.is_clock_held,
         doors: doors.collect(),
         jobs: gauges.jobs,
@@ -78,6 +112,7 @@ pub(crate) async fn show(State(api): State<Api>) -> Json<Server> {
         queues: gauges.queues,
         waits: gauges.waits,
         log_bytes: gauges.log_bytes,
+        budgets: budgets.into(),
     })
 }
 

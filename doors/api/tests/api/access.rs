@@ -90,6 +90,9 @@ pub const TABLE: &[Row] = &[
     ("PUT", "/api/v1/queues/{name}/settings", Some(Role::Manage), About::Queue),
     ("GET", "/api/v1/workers", Some(Role::Read), About::All),
     ("GET", "/api/v1/events", Some(Role::Read), About::All),
+    ("GET", "/api/v1/history", Some(Role::Read), About::Queue),
+    ("GET", "/api/v1/history/queues", Some(Role::Read), About::All),
+    ("GET", "/api/v1/failures", Some(Role::Read), About::Queue),
     ("GET", "/api/v1/server", Some(Role::Read), About::Nothing),
     ("POST", "/api/v1/clock/accept", Some(Role::Admin), About::Nothing),
     ("GET", "/api/v1/audit", Some(Role::Admin), About::All),
@@ -101,6 +104,7 @@ pub const TABLE: &[Row] = &[
     // Pages about the API, which it does not describe.
     ("GET", "/api/openapi.json", None, About::Nothing),
     ("GET", "/api/docs", None, About::Nothing),
+    ("GET", "/api/docs/swagger-ui.css", None, About::Nothing),
 ];
 
 pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
@@ -126,6 +130,7 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
     let at = path.replace("{id}", &job).replace("{token}", &token).replace("{name}", queue);
     let at = match path {
         "/api/v1/jobs" if method == "GET" => format!("{at}?queue={queue}"),
+        "/api/v1/history" | "/api/v1/failures" => format!("{at}?queue={queue}"),
         "/api/v1/events" => format!("{at}?after=oldest&follow=false"),
         _ => at,
     };
@@ -163,8 +168,8 @@ fn every_route_is_in_the_table() {
             described.insert((method.to_uppercase(), path.clone()));
         }
     }
-    let pages = ["/api/openapi.json", "/api/docs"];
-    let rows = TABLE.iter().filter(|(_, path, ..)| !pages.contains(path));
+    let is_page = |path: &str| path == "/api/openapi.json" || path.starts_with("/api/docs");
+    let rows = TABLE.iter().filter(|(_, path, ..)| !is_page(path));
     let rows: BTreeSet<_> =
         rows.map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned())).collect();
     assert_eq!(rows, described);

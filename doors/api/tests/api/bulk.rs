@@ -119,3 +119,21 @@ async fn a_bulk_action_is_told_once_it_is_on_disk() {
     bench.log.hold(false);
     assert_eq!(asked.await.json()["changed"], 200);
 }
+
+#[tokio::test]
+async fn what_is_done_to_some_is_done_to_no_other() {
+    let bench = Bench::new();
+    submit_many(&bench, "a", 5).await;
+    bench.call(Method::POST, "/api/v1/jobs/4/cancel").await;
+    let ask = |dry_run: bool| json!({ "filter": { "ids": "2,4,77" }, "action": "cancel", "dry_run": dry_run });
+    let expected = json!({ "job_finished": 1 });
+    for dry_run in [true, false] {
+        let answer = bulk(&bench, ask(dry_run)).await.json();
+        assert_eq!((&answer["matched"], &answer["changed"]), (&json!(2), &json!(1)));
+        assert_eq!(answer["refused"], expected);
+    }
+    assert_eq!(count(&bench, "status=dead").await, 2);
+    let log = bench.get("/api/v1/audit?action=cancel").await.json();
+    assert_eq!(log["entries"][0]["detail"], "all with ids 2,4,77");
+    assert_eq!(log["entries"][0]["count"], 1);
+}

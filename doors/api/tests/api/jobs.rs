@@ -7,7 +7,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::{Key, Origin, Scope};
 use spindle_core::{BytesRef, Defaults, JobId, Type};
 use spindle_engine::Options;
-use spindle_testkit::{new_job, opened};
+use spindle_testkit::{HeldLog, new_job, opened};
 
 use crate::harness::{Bench, Reply, json as json_request, request};
 
@@ -395,16 +395,34 @@ async fn a_server_or_log_at_its_limit_takes_no_more_and_says_so() {
 
 #[tokio::test]
 async fn a_full_disk_takes_no_jobs_and_lets_the_others_end() {
+    lets_only_ends_happen("disk_full", |log| log.fill(true), |log| log.fill(false)).await;
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_grow_takes_no_jobs_and_lets_the_others_end() {
+    let code = "log_cannot_grow";
+    lets_only_ends_happen(code, |log| log.stop_growth(true), |log| log.stop_growth(false)).await;
+}
+
+async fn lets_only_ends_happen(code: &str, begin: fn(&HeldLog), end: fn(&HeldLog)) {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q" })).await;
-    bench.log.fill(true);
-    bench.post("/api/v1/jobs", json!({ "queue": "q" })).await.is_problem(507, "disk_full");
-    assert_eq!(bench.get("/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    begin(&bench.log);
+    bench.post("/api/v1/jobs", json!({ "queue": "q" })).await.is_problem(507, code);
+    let ready = bench.get("/readyz").await;
+    let said = (ready.status, ready.json()["status"].clone());
+    assert_eq!(said, (StatusCode::SERVICE_UNAVAILABLE, json!(code)));
+    let metrics = bench.get("/metrics").await;
+    let metrics = metrics.text();
+    assert!(metrics.contains(&format!("spindle_{code} 1")), "{metrics}");
     act(&bench, 1, "cancel").await;
-    bench.post("/api/v1/jobs/1/retry", json!({ "payload": 1 })).await.is_problem(507, "disk_full");
+    bench.post("/api/v1/jobs/1/retry", json!({ "payload": 1 })).await.is_problem(507, code);
     assert_eq!(act(&bench, 1, "retry").await.status, StatusCode::OK);
     let answer = bench.call(Method::DELETE, "/api/v1/jobs/1").await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    end(&bench.log);
+    assert_eq!(bench.get("/readyz").await.status, StatusCode::OK);
+    bench.submit(json!({ "queue": "q" })).await;
 }
 
 #[tokio::test]

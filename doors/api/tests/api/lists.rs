@@ -363,3 +363,27 @@ async fn a_list_tells_how_payloads_begin_if_it_is_asked_to() {
         assert_eq!(answer.status, 400, "{wrong}");
     }
 }
+
+#[tokio::test]
+async fn jobs_are_found_by_their_numbers() {
+    let bench = Bench::new();
+    crowd(&bench).await;
+    assert_eq!(ids(&bench, "?ids=7,2,2,999").await, [2, 7]);
+    assert_eq!(ids(&bench, "?ids=7,2,4&order=desc").await, [7, 4, 2]);
+    assert_eq!(ids(&bench, "?ids=1,2,3,4,5&queue=a&status=dead").await, [4], "all must match");
+    assert_eq!(ids(&bench, "?ids=1,2&tag=big").await, [0; 0]);
+    assert_eq!(ids(&bench, "?ids=0").await, [0; 0]);
+    for order in ["asc", "desc"] {
+        let mut found = pages(&bench, &format!("?ids=1,3,5,8&limit=1&order={order}")).await;
+        found.sort_unstable();
+        assert_eq!(found, [1, 3, 5, 8], "{order}");
+    }
+    let many = |count: usize| vec!["1"; count].join(",");
+    assert_eq!(ids(&bench, &format!("?ids={}", many(512))).await, [1]);
+    for wrong in [many(513).as_str(), "", "1,", "-1", "one", "99999999999999999999"] {
+        let query = format!("/api/v1/jobs?ids={wrong}");
+        bench.get(&query).await.is_problem(400, "out_of_range");
+    }
+    let counted = bench.get("/api/v1/jobs?ids=2,3&count=true").await.json();
+    assert_eq!(counted["total"], 2);
+}

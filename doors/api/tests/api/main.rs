@@ -23,6 +23,8 @@ mod gates;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod large;

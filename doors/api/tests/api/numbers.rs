@@ -140,6 +140,7 @@ async fn metrics_count_what_happened_and_what_is_there() {
         "spindle_jobs_finished_kept 2",
         "spindle_queues 1",
         "spindle_disk_full 0",
+        "spindle_log_cannot_grow 0",
         "spindle_clock_held 0",
         "spindle_connections{door=\"http\"} 0",
         "spindle_queue_jobs{queue=\"q\\\"\\n\",status=\"done\"} 1",
@@ -316,6 +317,9 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/constraints/{name}",
             "get /api/v1/constraints/{name}/buckets",
             "get /api/v1/events",
+            "get /api/v1/failures",
+            "get /api/v1/history",
+            "get /api/v1/history/queues",
             "get /api/v1/jobs",
             "get /api/v1/jobs/export",
             "get /api/v1/jobs/{id}",
@@ -359,14 +363,30 @@ async fn the_description_names_every_route_and_every_type() {
 #[tokio::test]
 async fn the_page_needs_nothing_from_anywhere() {
     let bench = Bench::new();
-    let answer = bench.get("/api/docs").await;
-    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
-    assert!(answer.header("content-security-policy").starts_with("default-src 'none'"));
-    let page = answer.text();
-    assert!(!page.contains("<script") && !page.contains("src="));
-    for part in
-        ["/api/v1/jobs/{id}/why", "lease_token", "idempotency_key_reused", "Idempotency-Key"]
-    {
-        assert!(page.contains(part), "{part}");
+    let page = bench.get("/api/docs").await;
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    let page = page.text();
+    for (file, kind) in [
+        ("swagger-ui-bundle.js", "text/javascript"),
+        ("swagger-ui-standalone-preset.js", "text/javascript"),
+        ("swagger-ui.css", "text/css"),
+        ("swagger-initializer.js", "text/javascript"),
+        ("favicon-32x32.png", "image/png"),
+    ] {
+        assert!(page.contains(&format!("=docs/{file}")), "{file}");
+        let answer = bench.get(&format!("/api/docs/{file}")).await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, kind), "{file}");
+        assert!(answer.header("content-security-policy").starts_with("default-src 'none'"));
     }
+    let settings = bench.get("/api/docs/swagger-initializer.js").await;
+    let settings = settings.text();
+    assert!(settings.contains("\"openapi.json\""), "{settings}");
+    for other in ["swagger-ui-es-bundle.js", "oauth2-redirect.html", "..%2fopenapi.json", "x"] {
+        bench.get(&format!("/api/docs/{other}")).await.is_problem(404, "not_found");
+    }
+    // It is read in the order in which things are done, not in that of letters.
+    let document = bench.get("/api/openapi.json").await;
+    let text = document.text();
+    let at = |path: &str| text.find(&format!("\"/api/v1/{path}\"")).unwrap();
+    assert!(at("jobs") < at("jobs/{id}") && at("jobs/{id}/why") < at("constraints"), "{text}");
 }

@@ -25,22 +25,30 @@ async fn the_server_tells_its_version_its_doors_and_how_it_is() {
     bench.pass(90_000);
     let mut answer = bench.get("/api/v1/server").await.json();
     assert!(answer.as_object_mut().unwrap().remove("log_bytes").unwrap().is_u64());
+    let held =
+        |name: &str| json!({ "name": name, "bytes": 0, "bytes_max": 268_435_456_u64, "closed": 0 });
     let expected = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "started_at": "2026-01-02T03:04:05.678Z",
         "uptime_ms": 90_000,
         "status": "ok",
         "disk_full": false,
+        "log_cannot_grow": false,
         "clock_held": false,
         "doors": [
-            { "name": "workq", "address": "127.0.0.1:9922", "connections": 7 },
-            { "name": "http", "address": "127.0.0.1:7420", "connections": 0 },
-            { "name": "jobd-master", "address": "127.0.0.1:7081" },
+            { "name": "workq", "address": "127.0.0.1:9922", "connections": 7, "refused": 0 },
+            { "name": "http", "address": "127.0.0.1:7420", "connections": 0, "refused": 0 },
+            { "name": "jobd-master", "address": "127.0.0.1:7081", "refused": 0 },
         ],
         "jobs": 2, "jobs_finished": 1, "queues": 1, "waits": 0,
+        "budgets": [held("unfinished_input"), held("unread_output")],
     });
     assert_eq!(answer, expected);
     bench.log.fill(true);
     let answer = bench.get("/api/v1/server").await.json();
     assert_eq!((&answer["status"], &answer["disk_full"]), (&json!("disk_full"), &json!(true)));
+    bench.log.stop_growth(true);
+    let answer = bench.get("/api/v1/server").await.json();
+    let said = ["status", "disk_full", "log_cannot_grow"].map(|field| answer[field].clone());
+    assert_eq!(said, [json!("log_cannot_grow"), json!(false), json!(true)]);
 }

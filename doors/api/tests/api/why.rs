@@ -87,14 +87,14 @@ async fn a_job_that_failed_says_why_and_which_try_it_waits_for() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q", "ttr_ms": 1000 })).await;
     let words = json!({ "code": "exit_9", "message": "no\npaper", "error": "tray 2" });
-    let said = "code exit_9, message no paper, error tray 2";
+    let said = "\"tray 2\" (no paper, code exit_9)";
     for fails in 1..=5 {
         let leased = bench.lease("q").await;
         let token = leased["lease_token"].as_str().unwrap();
         bench.post(&format!("/api/v1/leases/{token}/fail"), words.clone()).await;
         let answer = why(&bench, 1).await;
         if fails == 5 {
-            let dead = format!("it failed for good at try 5 of 5: {said}; retry lets it run again");
+            let dead = format!("no try is left: try 5 of 5 failed: {said}");
             assert_eq!(text(&answer, "dead"), dead);
             assert_eq!(codes(&answer), ["dead"]);
             break;
@@ -123,8 +123,7 @@ async fn a_job_whose_workers_are_lost_says_so() {
     bench.lease("q").await;
     bench.pass(1000);
     let answer = why(&bench, 1).await;
-    let dead = "it failed for good: code timeout, message 2 of 2 attempts: the last one timed \
-                out; retry lets it run again";
+    let dead = "no attempt is left: attempt 2 of 2 timed out";
     assert_eq!(text(&answer, "dead"), dead);
 }
 

@@ -102,7 +102,7 @@ impl GearmanSession {
             Err(Refused::Rejected(Rejection::OutOfRange(_))) => {
                 put_error(out, &AdminError::BadFunctionName);
             }
-            Err(_) => put_error(out, &AdminError::DiskFull),
+            Err(refused) => put_error(out, &no_room(&refused)),
         }
     }
 
@@ -261,8 +261,9 @@ impl GearmanSession {
                 Err(_) => break,
             }
         }
-        let Ok(room) = self.engine.wait_for_room(&self.caller, 0) else {
-            return put_error(out, &AdminError::DiskFull);
+        let room = match self.engine.wait_for_room(&self.caller, 0) {
+            Ok(room) => room,
+            Err(refused) => return put_error(out, &no_room(&refused)),
         };
         self.walk = Some(Walk::Drop { name, audit });
         let ticket = room.unwrap_or_else(|| self.engine.waits().after_others(&self.caller));
@@ -291,6 +292,14 @@ fn put_line(out: &mut bytes::BytesMut, queue: &QueueLine, workers: u64, by_prior
 
 fn put_value(out: &mut Outbox, value: &[u8]) {
     out.put(|out| admin::value(out, value));
+}
+
+/// Why nothing more may be appended, in the words of the text protocol.
+pub(super) fn no_room(refused: &Refused) -> AdminError {
+    match refused {
+        Refused::LogCannotGrow => AdminError::LogCannotGrow,
+        _ => AdminError::DiskFull,
+    }
 }
 
 fn put_error(out: &mut Outbox, error: &AdminError) {

@@ -23,6 +23,8 @@ pub(crate) struct Opening {
     login: Login,
     /// Its number among the connections of this door.
     number: u64,
+    /// A token that was presented too early: it is looked at when it is its turn.
+    held: Option<(Ticket, Presented)>,
     session: Option<Box<dyn Session>>,
 }
 
@@ -35,11 +37,11 @@ impl Opening {
         address: IpAddr,
     ) -> Opening {
         let number = common.registry.lock().connect(address);
-        Opening { engine, common, caller, login, number, session: None }
+        Opening { engine, common, caller, login, number, held: None, session: None }
     }
 
     /// Takes lines `auth TOKEN` off the input: either protocol may follow. False: such a line has
-    /// begun, and has no end yet.
+    /// begun, and has no end yet or has to wait for its turn.
     fn take_auth_lines(&mut self, input: &mut BytesMut, out: &mut Outbox) -> bool {
         loop {
             let start = input.get(..AUTH.len()).unwrap_or(input);
@@ -51,9 +53,12 @@ impl Opening {
                 return input.len() >= line_bytes_max;
             };
             let line = input.split_to(at + 1).freeze();
-            if let Ok(AdminCommand::Auth { token }) = AdminCommand::parse(&line) {
-                answer_auth(&mut self.login, &token, out);
+            let Ok(AdminCommand::Auth { token }) = AdminCommand::parse(&line) else { continue };
+            if let Some(delay) = self.login.delay() {
+                self.held = Some((self.engine.waits().after(&self.caller, delay), token));
+                return false;
             }
+            answer_auth(&mut self.login, &token, out);
         }
     }
 
@@ -63,6 +68,9 @@ impl Opening {
         input: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<&mut Box<dyn Session>>, Stranger> {
+        if self.held.is_some() {
+            return Ok(None);
+        }
         if self.session.is_none() {
             if !self.take_auth_lines(input, out) {
                 return Ok(None);
@@ -102,24 +110,30 @@ struct Stranger;
 impl Session for Opening {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         match self.begin(input, out) {
-            Ok(Some(session)) => session.on_bytes(input, out),
-            Ok(None) => Flow::Continue,
-            Err(Stranger) => Flow::Abort,
+            Ok(Some(session)) => return session.on_bytes(input, out),
+            Ok(None) => {}
+            Err(Stranger) => return Flow::Abort,
         }
+        if self.held.is_some() { Flow::Wait } else { Flow::Continue }
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         match &mut self.session {
             Some(session) => session.on_answer(ticket, answer, out),
-            None => Flow::Continue,
+            None => {
+                if let Some((_, token)) = self.held.take_if(|(expected, _)| *expected == ticket) {
+                    answer_auth(&mut self.login, &token, out);
+                }
+                if self.held.is_some() { Flow::Wait } else { Flow::Continue }
+            }
         }
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        match self.begin(input, out) {
-            Ok(Some(session)) => session.on_end_of_input(input, out),
-            Ok(None) | Err(Stranger) => Flow::Close,
+        if let Ok(Some(session)) = self.begin(input, out) {
+            return session.on_end_of_input(input, out);
         }
+        if self.held.is_some() { Flow::Wait } else { Flow::Close }
     }
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
@@ -130,13 +144,17 @@ impl Session for Opening {
     }
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
-        if let Some(session) = &mut self.session {
-            session.on_closed(unsent);
+        match &mut self.session {
+            Some(session) => session.on_closed(unsent),
+            None => self.engine.waits().connection_gone(self.caller.connection, None),
         }
         self.common.registry.lock().disconnect(self.number);
     }
 
     fn input_bytes_max(&self) -> usize {
+        if self.held.is_some() {
+            return 0;
+        }
         let none_yet = self.common.limits.input_bytes_max();
         self.session.as_ref().map_or(none_yet, |session| session.input_bytes_max())
     }

@@ -91,6 +91,8 @@ pub enum AdminError {
     BadFunctionName,
     /// The disk is full.
     DiskFull,
+    /// The log cannot be made longer, for another reason than room.
+    LogCannotGrow,
     /// This client may not do that.
     Denied(Denied),
 }
@@ -240,6 +242,7 @@ impl AdminError {
             }
             Self::BadFunctionName => out.put_slice(b"INVALID_ARGUMENTS Function+name+not+usable"),
             Self::DiskFull => out.put_slice(b"QUEUE_ERROR Disk+full"),
+            Self::LogCannotGrow => out.put_slice(b"QUEUE_ERROR Log+cannot+grow"),
             Self::Denied(denied) => {
                 let reply = ErrorReply::of_denied(*denied);
                 out.put_slice(reply.parts().0.as_bytes());

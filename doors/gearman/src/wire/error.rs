@@ -43,6 +43,8 @@ pub enum ErrorReply {
     BadSchedule,
     /// The disk is full.
     DiskFull,
+    /// The log cannot be made longer, for another reason than room.
+    LogCannotGrow,
     /// The log is as large as it may be.
     LogFull,
     /// Too many wait, sleep or are kept in memory, or a worker can do too much.
@@ -99,6 +101,7 @@ impl ErrorReply {
             Self::ArgumentMissing => ("INVALID_PACKET", "Packet has too few arguments"),
             Self::BadSchedule => ("INVALID_PACKET", "Schedule never matches"),
             Self::DiskFull => ("QUEUE_ERROR", "Disk full"),
+            Self::LogCannotGrow => ("QUEUE_ERROR", "Log cannot grow"),
             Self::LogFull => ("QUEUE_ERROR", "Log full"),
             Self::TooMany => ("QUEUE_ERROR", "Too many of these at once"),
             Self::Stopping => ("SERVER_ERROR", "Server is stopping"),

@@ -8,11 +8,11 @@ use spindle_access::{Look, Role};
 use spindle_core::audit::{Action, Actor, ActorKind};
 use spindle_core::job::Origin;
 use spindle_gearman::Options;
+use spindle_gearman::client::Encode;
 use spindle_gearman::wire::admin::{Presented, QueueLimits};
 use spindle_gearman::wire::draft::{self, JobKind, NewJob, Progress};
 use spindle_gearman::wire::{AdminCommand, GrabKind, Priority, Request, SubmitKind};
 use spindle_log::MemoryLog;
-use spindle_testkit::gearman::Encode;
 use spindle_testkit::{Audited, TokensFile, is_enough};
 
 use crate::harness::{Bench, Line, submit};
@@ -218,6 +218,64 @@ fn a_token_that_asks_too_fast_waits_its_turn() {
     drafted.raw(&bytes);
     assert_eq!(waits(), 1);
     assert_eq!(drafted.shut_down(false), spindle_engine::Flow::Close);
+}
+
+/// Lines that say who is there count before either protocol has begun: whoever guesses tokens waits.
+#[test]
+fn who_presents_tokens_too_fast_waits_before_the_protocol_is_known() {
+    let options = Options { access: TokensFile::of_all_roles().paced(2), ..Options::default() };
+    let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
+    let waits = || bench.engine.observe().gauges().waits;
+    let mut line = bench.open();
+    // Nobody is known yet: the first one counts for no token.
+    auth(&mut line, "submit");
+    auth(&mut line, "submit");
+    assert_eq!(line.text("auth guessed"), "ERR AUTHENTICATION_REQUIRED the+token+is+not+known\r\n");
+    auth(&mut line, "submit");
+    assert_eq!((line.text("auth submit"), waits(), line.input_bytes_max()), (String::new(), 1, 0));
+    // What comes behind it waits, too.
+    line.send(&Request::Echo { data: Bytes::from_static(b"x") });
+    assert!(line.all_heard().is_empty());
+    bench.pass(499);
+    line.hand_over();
+    assert!(line.all_heard().is_empty());
+    bench.pass(1);
+    line.hand_over();
+    assert_eq!((line.all_heard(), line.input_bytes_max()), (b"OK\r\n".to_vec(), 0));
+    bench.pass(1000);
+    line.hand_over();
+    line.hear();
+    assert!(line.input_bytes_max() > 0);
+
+    let mut held = bench.open();
+    auth(&mut held, "submit");
+    assert_eq!((held.text("auth submit"), waits()), (String::new(), 1));
+    assert_eq!(held.shut_down(false), spindle_engine::Flow::Close);
+    held.close();
+    assert_eq!(waits(), 0);
+}
+
+/// A packet that is malformed, and passed over, counts as any other.
+#[test]
+fn who_sends_malformed_packets_too_fast_waits() {
+    let options = Options { access: TokensFile::of_all_roles().paced(2), ..Options::default() };
+    let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
+    let waits = || bench.engine.observe().gauges().waits;
+    let mut line = bench.open();
+    auth(&mut line, "submit");
+    // CAN_DO of an empty name.
+    let malformed = [&b"\0REQ"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    for _ in 0..2 {
+        line.raw(&malformed);
+        assert_eq!(line.hear_error().0, "INVALID_FUNCTION_NAME");
+    }
+    line.raw(&malformed);
+    assert!(line.all_heard().is_empty());
+    assert_eq!((waits(), line.input_bytes_max()), (1, 0));
+    bench.pass(500);
+    line.hand_over();
+    assert_eq!(line.hear_error().0, "INVALID_FUNCTION_NAME");
+    assert!(waits() == 0 && line.input_bytes_max() > 0);
 }
 
 fn auth(line: &mut Line, token: &str) {

@@ -14,12 +14,12 @@ use spindle_engine::{
     Answer, ConnectionId, Delivery, Flow, JobRef, LeaseReply, LeasedJob, Mailbox, Outbox, Payload,
     Session, WorkResult,
 };
+use spindle_gearman::client::{Encode, decode_response};
 use spindle_gearman::wire::{
     Assignment, GrabKind, JobStatus, Priority, Request, Response, SubmitKind,
 };
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::{Log, MemoryLog};
-use spindle_testkit::gearman::{Encode, decode_response};
 use spindle_testkit::{
     ManualClock, ManualEngine, Sessions, commit_all, lease_from, new_job, opened, submit_to,
 };

@@ -6,11 +6,13 @@
 //! - `workers`: grabs, sleep, timeouts, lost workers
 //! - `status`: questions about jobs, and the text commands
 //! - `doors`: jobs that come from or go to other doors
+//! - `held`: what clients make the server hold
 //! - `limits`: bad input, a log that is behind, clients that do not read
 
 mod access;
 mod doors;
 mod harness;
+mod held;
 mod jobs;
 mod limits;
 mod status;

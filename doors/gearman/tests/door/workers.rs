@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use spindle_core::job::Backoff;
 use spindle_engine::Options;
+use spindle_gearman::client::Encode;
 use spindle_gearman::wire::{GrabKind, Priority, Request, Response, SubmitKind};
-use spindle_testkit::gearman::Encode;
 
 use crate::harness::{Bench, known, submit};
 

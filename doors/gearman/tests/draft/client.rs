@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spindle_engine::Options as EngineOptions;
+use spindle_gearman::client::{Encode, decode_reply, decode_response};
 use spindle_gearman::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply, Request};
 use spindle_gearman::wire::{self, Response};
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
-use spindle_testkit::gearman::{Encode, decode_reply, decode_response};
 use spindle_testkit::{ManualClock, ManualEngine, TcpServer, spawn};
 
 /// When the clocks of these tests start.

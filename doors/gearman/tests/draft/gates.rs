@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spindle_engine::{Delivery, Engine, Flow, Outbox, Session};
+use spindle_gearman::client::{Encode, decode_reply};
 use spindle_gearman::wire::draft::{JobKind, Reply, Request};
 use spindle_gearman::{GearmanDoor, Options, policies};
 use spindle_log::MemoryLog;
-use spindle_testkit::gearman::{Encode, decode_reply};
 use spindle_testkit::{ManualEngine, Sessions, commit_all};
 
 use crate::client::{START_MS, create};

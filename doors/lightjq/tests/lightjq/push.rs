@@ -14,14 +14,20 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spindle_access::Look;
 use spindle_lightjq::wire::to_json;
+use spindle_limits::{PlaceLimits, Places, Reason};
 use spindle_testkit::{TokensFile, opened};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Notify;
 
 use crate::harness::{Bench, PATIENCE, ask, by, packed, until};
 
 /// A worker's server, which notes what it is sent and answers as it was told.
 #[derive(Clone, Default)]
-struct Site(Arc<Mutex<Noted>>);
+struct Site {
+    noted: Arc<Mutex<Noted>>,
+    /// What [`Answer::Later`] waits for.
+    go: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Noted {
@@ -36,6 +42,8 @@ enum Answer {
     Status(u16),
     /// Goes away, to the address of this site.
     Elsewhere(SocketAddr),
+    /// When it is said, then 202.
+    Later,
     Never,
 }
 
@@ -50,22 +58,22 @@ impl Site {
     }
 
     fn answers(&self, name: &str, answer: Answer) {
-        self.0.lock().answers.insert(name.to_owned(), answer);
+        self.noted.lock().answers.insert(name.to_owned(), answer);
     }
 
     fn ids(&self) -> Vec<String> {
-        let noted = self.0.lock();
+        let noted = self.noted.lock();
         noted.orders.iter().map(|order| order["id"].as_str().unwrap().to_owned()).collect()
     }
 
     async fn has(&self, count: usize) {
-        until(|| self.0.lock().orders.len() >= count).await;
+        until(|| self.noted.lock().orders.len() >= count).await;
     }
 }
 
 async fn take_note(State(site): State<Site>, uri: Uri, head: HeaderMap, body: Bytes) -> Response {
     let answer = {
-        let mut noted = site.0.lock();
+        let mut noted = site.noted.lock();
         let order = to_json(&body).unwrap();
         let answer = noted.answers.get(order["name"].as_str().unwrap()).copied();
         noted.heads.push((uri, head));
@@ -78,6 +86,10 @@ async fn take_note(State(site): State<Site>, uri: Uri, head: HeaderMap, body: By
         Some(Answer::Elsewhere(addr)) => {
             let to = format!("http://{addr}/worker-job");
             (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response()
+        }
+        Some(Answer::Later) => {
+            site.go.notified().await;
+            StatusCode::ACCEPTED.into_response()
         }
         Some(Answer::Never) => std::future::pending().await,
     }
@@ -97,9 +109,9 @@ async fn jobs_are_posted_below_the_workers_address_and_counted_when_they_are_don
     let id = bench.submit(job).await;
     site.has(1).await;
     let order = json!({"id": id, "job_id": id, "name": "n", "argument": {"a": 1}, "timeout": 30});
-    assert_eq!(site.0.lock().orders, [order]);
+    assert_eq!(site.noted.lock().orders, [order]);
     {
-        let noted = site.0.lock();
+        let noted = site.noted.lock();
         let (uri, head) = &noted.heads[0];
         assert_eq!(uri.path(), "/base/worker-job");
         assert_eq!(head[header::CONTENT_TYPE], "application/msgpack");
@@ -129,6 +141,35 @@ async fn a_worker_is_never_given_more_than_max_jobs_at_once() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 10, "each job once");
+}
+
+/// Two connections of the server's own are allowed: the third push waits for one, and no worker is blamed.
+#[tokio::test]
+async fn pushes_over_more_connections_than_there_are_places_wait_for_one() {
+    let places = Places::new(PlaceLimits { total: 3, door: 2, address: 2 });
+    let given = places.clone();
+    let bench = Bench::with(|options| {
+        options.places = given;
+        // A worker would be lost at its first failure.
+        options.drop_after_ms = 0;
+    });
+    let (site, addr) = Site::start().await;
+    site.answers("slow", Answer::Later);
+    let worker = pushed_to(&bench, addr, 3).await;
+    bench.submit_plain("slow").await;
+    bench.submit_plain("slow").await;
+    site.has(2).await;
+    let third = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
+    until(|| places.refusals()[0].1.count(Reason::Door) > 2).await;
+    assert_eq!((site.ids().len(), places.open()), (2, vec![("lightjq-push", 2)]));
+    assert!(bench.door.workers()[0].failing_since_ms.is_none());
+    site.go.notify_waiters();
+    site.has(3).await;
+    assert_eq!(site.ids()[2], third);
+    bench.done(&worker, json!({"job_id": third, "type": "success"})).await.is(204);
+    assert!(places.open()[0].1 <= 2);
+    drop(bench);
+    until(|| places.open() == [("lightjq-push", 0)]).await;
 }
 
 #[tokio::test]
@@ -173,7 +214,7 @@ async fn a_worker_that_answers_404_is_not_asked_for_that_name_again_and_the_job_
     bench.submit_plain("unknown").await;
     bench.submit_plain("known").await;
     site.has(2).await;
-    assert_eq!(site.0.lock().orders[1]["name"], "known");
+    assert_eq!(site.noted.lock().orders[1]["name"], "known");
     // Another worker knows the name: it gets the job, and it is the first attempt.
     let other = bench.worker(1).await;
     assert_eq!(bench.take(&other).await["id"], json!(id));
@@ -202,7 +243,7 @@ async fn a_worker_that_cannot_take_a_job_now_is_asked_again_and_the_job_keeps_it
     let id = bench.submit(json!({"name": "n", "argument": {}, "max_retry": 0})).await;
     site.has(3).await;
     assert!(bench.door.workers()[0].failing_since_ms.is_some());
-    site.0.lock().answers.clear();
+    site.noted.lock().answers.clear();
     until(|| bench.door.workers()[0].failing_since_ms.is_none()).await;
     bench.done(&worker, json!({"job_id": id, "type": "success"})).await.is(204);
     assert_eq!(bench.job(&id).await["status"], "done");
@@ -375,7 +416,7 @@ async fn the_trace_of_a_submit_comes_with_the_job_in_a_header() {
     submit("push", None).await;
     site.has(2).await;
     let traces: Vec<_> = {
-        let noted = site.0.lock();
+        let noted = site.noted.lock();
         noted.heads.iter().map(|(_, head)| head.get("traceparent").cloned()).collect()
     };
     assert_eq!(traces, [Some(TRACE.parse().unwrap()), None]);

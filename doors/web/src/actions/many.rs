@@ -7,6 +7,8 @@ use axum::extract::Path;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
+use spindle_http::Problem;
+
 use crate::actions::{Answer, Question, done, no_action};
 use crate::ask::{Asked, Fault};
 use crate::form::Form;
@@ -44,7 +46,10 @@ struct Total {
 /// The question, with how many it is about.
 pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
     let (name, verb, about) = known(&action)?;
-    let filter = page.query().only(&FILTERS);
+    let filter = page.query().joined("ids").only(&FILTERS);
+    if filter.fields().next().is_none() {
+        return Err(Problem::out_of_range("no job is chosen: go back, and mark some").into());
+    }
     let total = run(&page, &filter, name, true).await?;
     let jobs = counted(&total);
     let question = Question {
@@ -71,8 +76,7 @@ pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
 /// Does it.
 pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> Answer {
     let (name, verb, _) = known(&action)?;
-    let given = form.fields().fold(Query::new(), |query, (name, value)| query.with(name, value));
-    let filter = given.only(&FILTERS);
+    let filter = form.query().only(&FILTERS);
     let total = run(&page, &filter, name, false).await?;
     let title = format!("{verb}: {} changed", plural(total.changed, "job"));
     let again = filter.to(&format!("/jobs/all/{name}"));

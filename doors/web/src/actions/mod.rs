@@ -5,6 +5,7 @@
 pub(crate) mod job;
 pub(crate) mod many;
 pub(crate) mod queue;
+pub(crate) mod settings;
 
 use axum::response::Response;
 use maud::{Markup, html};

@@ -10,7 +10,6 @@ use crate::form::Form;
 use crate::html::{Tab, cut, plural, queue_path};
 use crate::page::Page;
 use crate::pages::queue::named;
-use crate::query::Query;
 use crate::shapes::{Purged, Queue, QueueName};
 
 /// The question.
@@ -27,6 +26,16 @@ pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
                 p { (waiting) " wait in it. New ones are taken." }
             };
             ("Pause", about, false)
+        }
+        "drain" => {
+            let about = html! {
+                p {
+                    "No more of its jobs are given to workers, and its page says when the "
+                    (plural(queue.jobs.leased, "job")) " being worked on have ended."
+                }
+                p { (waiting) " stay in it, and new ones are taken, until it is resumed." }
+            };
+            ("Drain", about, false)
         }
         "resume" => (
             "Resume",
@@ -66,12 +75,12 @@ fn hidden(name: &QueueName) -> Markup {
 
 /// Does it.
 pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> Answer {
-    let given = form.fields().fold(Query::new(), |query, (name, value)| query.with(name, value));
-    let (name, path) = named(&given)?;
+    let (name, path) = named(&form.query())?;
     let back = queue_path("/queue", &name);
     match action.as_str() {
         // A queue that is gone meanwhile is not made by this.
         "pause" => page.ask.send(Method::POST, &format!("{path}/pause?create=false"), None).await?,
+        "drain" => page.ask.send(Method::POST, &format!("{path}/drain?create=false"), None).await?,
         "resume" => page.ask.send(Method::POST, &format!("{path}/resume"), None).await?,
         "purge" => {
             let body = serde_json::Value::Null;

@@ -165,7 +165,7 @@ pub(crate) fn pager(path: &str, query: &Query, next: Option<&str>) -> Markup {
     let begins = query.get("cursor").is_none();
     html! {
         @if !begins || next.is_some() {
-            nav.pager aria-label="Pages" {
+            nav.pager aria-label="More of the list" {
                 @if !begins { a href=(query.clone().with("cursor", "").to(path)) { "First page" } }
                 @if let Some(next) = next {
                     a href=(query.clone().with("cursor", next).to(path)) rel="next" { "Next page" }

@@ -46,6 +46,32 @@ pub(crate) fn duration_ms(ms: u64) -> String {
     }
 }
 
+/// `0`, `840`, `1.2 k`, `16 k`, `2 M`: a count at an axis.
+pub(crate) fn short_count(value: f64) -> String {
+    let (value, unit) = match value {
+        ..1e3 => (value, ""),
+        1e3..1e6 => (value / 1e3, " k"),
+        1e6..1e9 => (value / 1e6, " M"),
+        _ => (value / 1e9, " G"),
+    };
+    format!("{}{unit}", (value * 10.0).round() / 10.0)
+}
+
+/// `410 µs`, `1.1 ms`, `2.5 s`.
+pub(crate) fn duration_us(us: f64) -> String {
+    match us {
+        ..1e3 => format!("{us:.0} µs"),
+        1e3..1e4 => format!("{:.1} ms", us / 1e3),
+        1e4..1e6 => format!("{:.0} ms", us / 1e3),
+        _ => format!("{:.1} s", us / 1e6),
+    }
+}
+
+/// `0`, `400 µs`, `1 ms`: the same at an axis, without an end that says nothing.
+pub(crate) fn short_us(us: f64) -> String {
+    if us == 0.0 { "0".to_owned() } else { duration_us(us).replace(".0 ", " ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +100,26 @@ mod tests {
             (u64::MAX, "213,503,982,334 days"),
         ] {
             assert_eq!(duration_ms(ms), text);
+        }
+        for (value, text) in [
+            (0.0, "0"),
+            (999.0, "999"),
+            (1_000.0, "1 k"),
+            (1_250.0, "1.3 k"),
+            (2e6, "2 M"),
+            (8e9, "8 G"),
+        ] {
+            assert_eq!(short_count(value), text);
+        }
+        for (us, said, short) in [
+            (0.0, "0 µs", "0"),
+            (999.4, "999 µs", "999 µs"),
+            (1_000.0, "1.0 ms", "1 ms"),
+            (1_140.0, "1.1 ms", "1.1 ms"),
+            (12_400.0, "12 ms", "12 ms"),
+            (2_500_000.0, "2.5 s", "2.5 s"),
+        ] {
+            assert_eq!((duration_us(us), short_us(us)), (said.to_owned(), short.to_owned()));
         }
     }
 }

@@ -74,7 +74,10 @@ fn what(entry: &AuditEntry) -> Markup {
     html! {
         @if let Some(id) = entry.job { "job " (job_link(id)) " " }
         @if let Some(count) = entry.count { (plural(count, "job")) " " }
-        @if has_queue { "in " (queue_link(&entry.queue)) }
+        @if has_queue {
+            (if entry.job.is_some() || entry.count.is_some() { "in " } else { "queue " })
+            (queue_link(&entry.queue))
+        }
         @if let Some(name) = &entry.constraint { "constraint " (cut(name, 80)) }
     }
 }

@@ -50,6 +50,11 @@ fn one(it: &Constraint, now_ms: u64) -> Markup {
             @if it.remaining > 0 {
                 p.muted { (plural(it.remaining, "job")) " that were there before are still to be looked at." }
             }
+            @if holds && let Some(queue) = &it.queue {
+                @let queue = QueueName::text(queue);
+                @let (field, name) = queue.field();
+                p { a href=(Query::new().with(field, &name).with("status", "ready").to("/jobs")) { "See who waits" } }
+            }
             @if it.buckets.is_empty() { p.muted { "No job falls under it now." } }
             @else { (usage(it, now_ms)) }
         }

@@ -121,11 +121,15 @@ fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
     }
 }
 
+/// With a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 /// A reason, as a sentence of its own or behind a title.
 fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
-    let mut letters = reason.text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    let text = if begins { first.chain(letters).collect() } else { reason.text.clone() };
+    let text = if begins { sentence(&reason.text) } else { reason.text.clone() };
     html! {
         span dir="auto" { (cut(&text, 600)) }
         @if let Some(until) = &reason.until { ", " (time(until, now_ms)) }
@@ -133,7 +137,7 @@ fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
         @if let Some(name) = &reason.constraint {
             " " a href="/constraints" title=(cut(name, 255)) { "See the constraint" }
         }
-        @if reason.code == "paused" { " Resume the queue to let it run." }
+        @if let Some(next) = &reason.next { " " (sentence(next)) "." }
         @if reason.code == "nobody_waits" { " " a href="/workers" { "See the workers" } }
     }
 }
@@ -158,12 +162,13 @@ fn error(job: &Job) -> Markup {
         return html! {};
     };
     let said = [&result.code, &result.error, &result.message];
+    let mut said: Vec<&str> = said.into_iter().map(String::as_str).collect();
+    said.retain(|text| !text.is_empty());
+    said.dedup();
     html! {
-        @if said.iter().any(|text| !text.is_empty()) {
+        @if !said.is_empty() {
             h2 { "Error" }
-            @for text in said.into_iter().filter(|text| !text.is_empty()) {
-                (decode::shown(text.as_bytes(), "bytes", true, View::Raw).body)
-            }
+            (decode::shown(said.join("\n").as_bytes(), "bytes", true, View::Raw).body)
         }
     }
 }
@@ -274,11 +279,19 @@ fn about(job: &Job, now_ms: u64) -> Markup {
                     }
                 }))
             }
-            @if let Some(key) = &job.unique_key { (fact("Unique key", html! { span.mono { (cut(key, 255)) } })) }
+            @if let Some(key) = &job.unique_key { (fact("Unique key", html! {
+                    a.mono href=(with_key(job, key)) title="The unfinished job of this queue that has it" { (cut(key, 255)) }
+                })) }
             @if job.foreground { (fact("Kept", html! { "in memory only, while its client waits" })) }
             @if let Some(trace) = &job.traceparent { (fact("Trace", html! { span.mono { (trace) } })) }
             (fact("UUID", html! { span.mono { (job.uuid) } }))
             (fact("Handle", html! { span.mono { (cut(&job.handle, 100)) } }))
         }))
     }
+}
+
+/// Where jobs of its queue with this key are listed.
+fn with_key(job: &Job, key: &str) -> String {
+    let (field, queue) = job.queue.field();
+    Query::new().with(field, &queue).with("unique_key", key).to("/jobs")
 }

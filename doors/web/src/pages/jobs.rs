@@ -5,18 +5,18 @@ use maud::{Markup, html};
 use spindle_access::Role;
 
 use crate::ask::{Asked, segment};
-use crate::html::{
-    Tab, button, cut, empty, job_link, pager, plural, queue_link, queue_path, shell, status_badge,
-    time,
-};
+use crate::html::{Tab, button, empty, pager, plural, queue_path, shell, status_badge};
 use crate::page::Page;
+pub(crate) use crate::pages::job_table::table;
+use crate::pages::job_table::{chooser, of_list};
 use crate::query::Query;
 use crate::shapes::{Job, JobPage, QueueName};
 
 /// Jobs of a page.
 const LIMIT: &str = "50";
 /// What a list can be narrowed by: the API's words for it.
-pub(crate) const FILTERS: [&str; 9] = [
+pub(crate) const FILTERS: [&str; 11] = [
+    "ids",
     "queue",
     "queue_base64",
     "status",
@@ -24,6 +24,7 @@ pub(crate) const FILTERS: [&str; 9] = [
     "tag",
     "unique_key",
     "text",
+    "fingerprint",
     "created_from",
     "created_before",
 ];
@@ -88,7 +89,7 @@ async fn listed(page: &Page, list: &List, query: Query) -> Asked<Response> {
         @if found.jobs.is_empty() {
             (nothing(&filter, &found))
         } @else {
-            (table(&found.jobs, page.now_ms(), filter.get("queue").is_none()))
+            (of_list(page, &found.jobs, &filter))
         }
         @if found.partial {
             p.muted { "There was more to look through than one page may: the list goes on." }
@@ -110,8 +111,11 @@ fn heading(page: &Page, list: &List, filter: &Query, found: &JobPage) -> Markup 
                 h1 { (list.title) }
                 @if let Some(count) = count { p.muted { (count) } }
             }
-            @if has_filter && !found.jobs.is_empty() && page.may(Role::Manage) {
-                (for_all(filter))
+            div.acts {
+                @if has_filter && !found.jobs.is_empty() && page.may(Role::Manage) {
+                    (for_all(filter))
+                }
+                @if !found.jobs.is_empty() { (chooser(page)) }
             }
         }
     }
@@ -122,12 +126,10 @@ fn for_all(filter: &Query) -> Markup {
     let to = |action: &str| filter.to(&format!("/jobs/all/{action}"));
     let is = |status: &str| filter.get("status") == Some(status);
     html! {
-        div.acts {
             @if is("dead") || is("done") { (button(&to("retry"), "", "Retry all…")) }
             @if is("parked") { (button(&to("release"), "", "Release all…")) }
             @if is("ready") || is("scheduled") { (button(&to("park"), "", "Park all…")) }
             (button(&to("delete"), "danger", "Delete all…"))
-        }
     }
 }
 
@@ -148,7 +150,7 @@ fn by_status(query: &Query) -> Markup {
 
 fn search_form(list: &List, query: &Query) -> Markup {
     let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
-    let more = ["door", "created_from", "created_before"];
+    let more = ["door", "created_from", "created_before", "fingerprint"];
     let is_open = more.iter().any(|name| query.get(name).is_some());
     html! {
         form.filter action=(list.path) {
@@ -173,6 +175,7 @@ fn search_form(list: &List, query: &Query) -> Markup {
                     }
                     (field("created_from", "Submitted from", &value("created_from"), "2030-01-31T08:00:00Z"))
                     (field("created_before", "Submitted before", &value("created_before"), "2030-01-31T08:00:00Z"))
+                    (field("fingerprint", "Failed with", &value("fingerprint"), "connection refused to db-#"))
                 }
             }
             div.acts {
@@ -207,60 +210,6 @@ fn nothing(filter: &Query, found: &JobPage) -> Markup {
             "Jobs will be here as soon as somebody submits one.",
             Some("spindle add mail 'to: a@example.org'"),
         ),
-    }
-}
-
-/// Jobs in rows.
-pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
-    html! {
-        table.list {
-            thead {
-                tr {
-                    th { "Job" }
-                    th { "Status" }
-                    @if with_queue { th { "Queue" } }
-                    th.r.opt { "Tries" }
-                    th { "What" }
-                    th.r { "Submitted" }
-                }
-            }
-            tbody {
-                @for job in jobs {
-                    tr data-key=(job.id) {
-                        td { (job_link(job.id)) }
-                        td { (status_badge(&job.status)) }
-                        @if with_queue { td.name { (queue_link(&job.queue)) } }
-                        td.r.opt { (job.attempts) }
-                        td.what { (what(job, now_ms)) }
-                        td.r.nowrap { (time(&job.created_at, now_ms)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// What matters most about a job of its status.
-fn what(job: &Job, now_ms: u64) -> Markup {
-    let error = job.result.as_ref().filter(|result| !result.success).map(|result| {
-        [&result.error, &result.message, &result.code].into_iter().find(|text| !text.is_empty())
-    });
-    let error = error.flatten().map(|text| cut(text.lines().next().unwrap_or_default(), 100));
-    html! {
-        @match (job.status.as_str(), &job.run_at, &job.lease) {
-            ("scheduled", Some(at), _) => { "runs " (time(at, now_ms)) " " },
-            ("leased", _, Some(lease)) => {
-                "since " (time(&lease.started_at, now_ms))
-                @if !lease.worker.is_empty() { " by " span.mono { (cut(&lease.worker, 40)) } }
-                " "
-            },
-            ("done", ..) => {
-                @if let Some(at) = &job.finished_at { "done " (time(at, now_ms)) " " }
-            },
-            _ => {},
-        }
-        @if let Some(error) = error { span.mono dir="auto" { (error) } }
-        @for tag in job.tags.iter().take(3) { " " span.tag { (cut(tag, 24)) } }
     }
 }
 

@@ -4,50 +4,68 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::Asked;
-use crate::html::{Tab, duration_ms, grouped, plural, queue_link, queue_path, shell};
+use crate::html::{Tab, cut, duration_ms, grouped, plural, queue_link, queue_path, shell};
 use crate::page::Page;
-use crate::pages::{jobs, queues};
+use crate::pages::history::fitting;
+use crate::pages::{history, jobs, queues};
+use crate::past::FailureGroup;
 use crate::query::Query;
-use crate::shapes::{ConstraintPage, JobPage, Queue, QueuePage, Server};
+use crate::shapes::{Constraint, ConstraintPage, JobPage, Queue, QueuePage, Server};
 
 /// Queues that are looked at, and those that are shown.
 const QUEUES_LOOKED_AT: &str = "512";
 const QUEUES_MAX: usize = 25;
 const ATTENTION_MAX: usize = 12;
+/// What the rows of what is wrong, and the names of the queues below, may take: names may be long.
+const ATTENTION_BYTES_MAX: usize = 16_000;
+const NAMES_BYTES_MAX: usize = 2_500;
 /// A ready job that waits so long is worth a look.
 const OLD_MS: u64 = 5 * 60_000;
 
 /// The overview.
 pub(crate) async fn show(page: Page) -> Asked<Response> {
     let path = Query::new().with("limit", QUEUES_LOOKED_AT).to("/api/v1/queues");
-    let found: QueuePage = page.ask.get(&path).await?;
+    let mut found: QueuePage = page.ask.get(&path).await?;
     let server: Server = page.ask.get("/api/v1/server").await?;
     let constraints: ConstraintPage = page.ask.get("/api/v1/constraints?limit=512").await?;
     let dead: JobPage = page.ask.get("/api/v1/jobs?status=dead&order=desc&limit=5").await?;
-    let wrong = attention(&server, &found.queues, &constraints);
+    let span = history::span(&page);
+    let charts = history::of_server(&page, span).await;
+    history::trends(&page, &mut found.queues).await;
+    let failures = history::failures(&page, span).await;
+    let wrong = Attention { queues: &found.queues, constraints: &constraints, failures: &failures };
+    let (wrong, more_wrong) = fitting(wrong.rows(&server), ATTENTION_MAX, ATTENTION_BYTES_MAX);
     let mut busiest: Vec<&Queue> = found.queues.iter().collect();
     busiest.sort_by_key(|queue| {
         std::cmp::Reverse(queue.jobs.ready + queue.jobs.leased + queue.jobs.dead)
     });
+    let mut names_bytes = 0;
+    let fits = |queue: &&Queue| {
+        names_bytes += queue.name.field().1.len();
+        names_bytes <= NAMES_BYTES_MAX
+    };
+    let shown: Vec<&Queue> = busiest.into_iter().take(QUEUES_MAX).take_while(fits).collect();
     let body = html! {
         h1 { "Needs attention" }
         @if wrong.is_empty() {
             p.calm { span.dot.done {} "Nothing: no queue waits for a worker, none is paused, no job is dead." }
         } @else {
-            div.attention { @for row in wrong.iter().take(ATTENTION_MAX) { (row) } }
-            @if wrong.len() > ATTENTION_MAX {
-                p.muted { "And " (wrong.len() - ATTENTION_MAX) " more. " a href="/queues" { "All queues" } }
+            div.attention { @for row in wrong { (row) } }
+            @if more_wrong > 0 {
+                p.muted { "And " (more_wrong) " more. " a href="/queues" { "All queues" } }
             }
         }
+        (charts)
         h2 { "Queues" }
         @if found.queues.is_empty() {
             (queues::none())
         } @else {
-            (queues::table(busiest.into_iter().take(QUEUES_MAX)))
-            @if found.queues.len() > QUEUES_MAX {
+            (queues::table(shown.iter().copied()))
+            @if found.queues.len() > shown.len() {
                 p { a href="/queues" { "All queues" } }
             }
         }
+        @if !failures.is_empty() { (history::failures_table(&page, &failures, span)) }
         @if !dead.jobs.is_empty() {
             h2 { "Latest dead jobs" }
             (jobs::table(&dead.jobs, page.now_ms(), true))
@@ -67,75 +85,133 @@ fn row(status: &str, whose: Markup, text: Markup, act: Markup) -> Markup {
     }
 }
 
-fn attention(server: &Server, queues: &[Queue], constraints: &ConstraintPage) -> Vec<Markup> {
+/// What may be wrong, and where it is read.
+struct Attention<'a> {
+    queues: &'a [Queue],
+    constraints: &'a ConstraintPage,
+    failures: &'a [FailureGroup],
+}
+
+impl Attention<'_> {
+    /// What is wrong, the worst first: of the server, of queues whose jobs wait, of constraints, of
+    /// dead jobs.
+    fn rows(&self, server: &Server) -> Vec<Markup> {
+        let mut rows = of_server(server);
+        rows.extend(self.queues.iter().filter_map(|queue| self.stuck(queue)));
+        let named = |it: &Constraint| self.queues.iter().any(|queue| self.holds(it, queue));
+        let others = self.constraints.constraints.iter().filter(|it| held(it) > 0 && !named(it));
+        rows.extend(others.map(full));
+        rows.extend(self.queues.iter().filter_map(|queue| self.died(queue)));
+        rows
+    }
+
+    /// Whether the row of a queue names a constraint as what holds its jobs back.
+    fn holds(&self, constraint: &Constraint, queue: &Queue) -> bool {
+        let first = self.constraints.constraints.iter().find(|it| is_of(it, queue));
+        queue.jobs.ready > 0 && !queue.paused && first.is_some_and(|it| it.name == constraint.name)
+    }
+
+    /// What keeps a queue's ready jobs waiting, if something does.
+    fn stuck(&self, queue: &Queue) -> Option<Markup> {
+        let whose = || queue_link(&queue.name);
+        let ready = queue.jobs.ready;
+        let jobs = || plural(ready, "job");
+        let age = queue.next_ready_age_ms.unwrap_or_default();
+        let open = || html! { a href=(queue_path("/queue", &queue.name)) { "Open" } };
+        if queue.paused {
+            let waiting = if ready == 0 { "Nothing waits".to_owned() } else { jobs() + " ready" };
+            let text = html! { "Paused. " (waiting) "." };
+            let act = html! { a href=(queue_path("/queue/resume", &queue.name)) { "Resume" } };
+            return Some(row("parked", whose(), text, act));
+        }
+        if let Some(it) = self.constraints.constraints.iter().find(|it| self.holds(it, queue)) {
+            let text = html! {
+                @if age >= 1_000 { "The next ready job waits " (duration_ms(age)) ". " }
+                "Constraint "
+                a href="/constraints" { (cut(&it.name, 40)) } " is full: " (plural(held(it), "job"))
+                " cannot start for now."
+            };
+            let act = html! { (open()) a href="/constraints" { "Change the limit" } };
+            return Some(row("leased", whose(), text, act));
+        }
+        let nobody_works = queue.waiting_leases == 0 && queue.jobs.leased == 0;
+        if ready > 0 && nobody_works && queue.last_minute.leased == 0 {
+            let text = html! {
+                "No worker. " (jobs()) " ready"
+                @if age >= 1_000 { ", the next waits " (duration_ms(age)) }
+                "."
+            };
+            return Some(row("dead", whose(), text, html! { a href="/workers" { "Workers" } }));
+        }
+        waits_long(queue).then(|| {
+            let text =
+                html! { "The next ready job waits " (duration_ms(age)) "; " (jobs()) " ready." };
+            row("leased", whose(), text, open())
+        })
+    }
+
+    /// A queue's dead jobs, and what most of those said that died lately.
+    fn died(&self, queue: &Queue) -> Option<Markup> {
+        let dead = queue.jobs.dead;
+        let (field, name) = queue.name.field();
+        let of_it = Query::new().with(field, &name);
+        let lately = queue.trend.as_ref().map_or(0, |trend| trend.died);
+        let said = self.failures.iter().filter_map(|group| {
+            let share = group.queues.iter().find(|share| share.name == queue.name)?;
+            Some((share.count, &group.fingerprint))
+        });
+        let said = said.max_by_key(|(count, _)| *count).filter(|_| lately > 0);
+        let text = html! {
+            (plural(dead, "job")) (if dead == 1 { " is" } else { " are" }) " dead"
+            @if lately > 0 { ", " (grouped(lately)) " died in the last hour" }
+            @if let Some((_, said)) = said { ": " (history::fingerprint_link(said)) }
+            @else { "." }
+        };
+        let retry = of_it.clone().with("status", "dead").to("/jobs/all/retry");
+        let act = html! {
+            a href=(of_it.to("/dead")) { "Open" }
+            a href=(retry) { "Retry " (grouped(dead)) }
+        };
+        (dead > 0).then(|| row("dead", queue_link(&queue.name), text, act))
+    }
+}
+
+fn of_server(server: &Server) -> Vec<Markup> {
     let mut rows = Vec::new();
     let see_server = || html! { a href="/server" { "Server" } };
     if server.disk_full {
         let text = html! { "New jobs are refused: the disk or the log is full." };
         rows.push(row("dead", html! { "Server" }, text, see_server()));
     }
+    if server.log_cannot_grow {
+        let text = html! { "New jobs are refused: the log cannot be made longer." };
+        rows.push(row("dead", html! { "Server" }, text, see_server()));
+    }
     if server.clock_held {
         let text = html! { "Nothing expires: the machine's clock and the log disagree." };
         rows.push(row("leased", html! { "Server" }, text, see_server()));
     }
-    rows.extend(queues.iter().filter_map(stuck));
-    for it in &constraints.constraints {
-        let held = it.buckets.iter().filter(|bucket| !bucket.admits);
-        let held: u64 = held.map(|bucket| bucket.jobs.saturating_sub(bucket.running)).sum();
-        if held > 0 {
-            let text =
-                html! { "Constraint is full: " (plural(held, "job")) " cannot start for now." };
-            let act = html! { a href="/constraints" { "Constraints" } };
-            rows.push(row("leased", html! { (crate::html::cut(&it.name, 40)) }, text, act));
-        }
-    }
-    rows.extend(queues.iter().filter_map(died));
     rows
 }
 
-/// What keeps a queue's ready jobs waiting, if something does.
-fn stuck(queue: &Queue) -> Option<Markup> {
-    let whose = || queue_link(&queue.name);
-    let ready = queue.jobs.ready;
-    let jobs = || plural(ready, "job");
-    let age = queue.next_ready_age_ms.unwrap_or_default();
-    if queue.paused {
-        let text = html! { "Paused. " (if ready == 0 { "Nothing waits.".to_owned() } else { format!("{} ready.", jobs()) }) };
-        let act = html! { a href=(queue_path("/queue/resume", &queue.name)) { "Resume" } };
-        return Some(row("parked", whose(), text, act));
-    }
-    let nobody_works = queue.waiting_leases == 0 && queue.jobs.leased == 0;
-    if ready > 0 && nobody_works && queue.last_minute.leased == 0 {
-        let text = html! {
-            "No worker. " (jobs()) " ready"
-            @if age >= 1_000 { ", the next waits " (duration_ms(age)) }
-            "."
-        };
-        return Some(row("dead", whose(), text, html! { a href="/workers" { "Workers" } }));
-    }
-    (ready > 0 && age >= OLD_MS).then(|| {
-        let text = html! { "The next ready job waits " (duration_ms(age)) "; " (jobs()) " ready." };
-        row(
-            "leased",
-            whose(),
-            text,
-            html! { a href=(queue_path("/queue", &queue.name)) { "Open" } },
-        )
-    })
+/// How many jobs a constraint holds back.
+fn held(constraint: &Constraint) -> u64 {
+    let full = constraint.buckets.iter().filter(|bucket| !bucket.admits);
+    full.map(|bucket| bucket.jobs.saturating_sub(bucket.running)).sum()
 }
 
-fn died(queue: &Queue) -> Option<Markup> {
-    let dead = queue.jobs.dead;
-    (dead > 0).then(|| {
-        let (field, name) = queue.name.field();
-        let of_it = Query::new().with(field, &name);
-        let text =
-            html! { (plural(dead, "job")) (if dead == 1 { " is" } else { " are" }) " dead." };
-        let retry = of_it.clone().with("status", "dead").to("/jobs/all/retry");
-        let act = html! {
-            a href=(of_it.to("/dead")) { "Open" }
-            a href=(retry) { "Retry " (grouped(dead)) }
-        };
-        row("dead", queue_link(&queue.name), text, act)
-    })
+/// Whether a constraint that names a queue holds its jobs back.
+fn is_of(constraint: &Constraint, queue: &Queue) -> bool {
+    constraint.queue.is_some() && constraint.queue == queue.name.queue && held(constraint) > 0
+}
+
+fn full(constraint: &Constraint) -> Markup {
+    let jobs = plural(held(constraint), "job");
+    let text = html! { "Constraint is full: " (jobs) " cannot start for now." };
+    let act = html! { a href="/constraints" { "Constraints" } };
+    row("leased", html! { (cut(&constraint.name, 40)) }, text, act)
+}
+
+fn waits_long(queue: &Queue) -> bool {
+    queue.jobs.ready > 0 && queue.next_ready_age_ms.is_some_and(|age| age >= OLD_MS)
 }

@@ -12,7 +12,7 @@ use crate::html::{
     shell, status_badge, time,
 };
 use crate::page::Page;
-use crate::pages::jobs;
+use crate::pages::{history, jobs};
 use crate::query::Query;
 use crate::shapes::{ConstraintPage, Flow, JobPage, Queue, QueueName, Worker, WorkerPage};
 
@@ -43,6 +43,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let body = html! {
         (head(&page, &name, &queue, &title))
         (by_status(&name, &queue))
+        (history::of_queue(&page, &name).await)
         div.two {
             div {
                 h2 { "Newest jobs" }
@@ -72,7 +73,11 @@ fn head(page: &Page, name: &QueueName, queue: &Queue, title: &str) -> Markup {
                 h1 dir="auto" { (title) }
                 p.sub {
                     @if queue.paused {
-                        span.st.parked { "paused" } ": nothing is leased from it until it is resumed."
+                        span.st.parked { "paused" } ": nothing is leased from it until it is resumed. "
+                        @match queue.jobs.leased {
+                            0 => "It is drained: no job of it is being worked on.",
+                            leased => { (plural(leased, "job")) " of it " (if leased == 1 { "is" } else { "are" }) " still being worked on." },
+                        }
                     } @else {
                         span.st.done { "running" }
                         @if let Some(age) = queue.oldest_ready_age_ms {
@@ -84,7 +89,11 @@ fn head(page: &Page, name: &QueueName, queue: &Queue, title: &str) -> Markup {
             div.acts {
                 @if page.may(Role::Manage) {
                     @if queue.paused { (button(&to("resume"), "primary", "Resume…")) }
-                    @else { (button(&to("pause"), "", "Pause…")) }
+                    @else {
+                        (button(&to("pause"), "", "Pause…"))
+                        @if queue.jobs.leased > 0 { (button(&to("drain"), "", "Drain…")) }
+                    }
+                    (button(&to("settings"), "", "Settings…"))
                     (button(&to("purge"), "danger", "Purge…"))
                 }
                 @if page.may(Role::Submit) { (button(&queue_path("/submit", name), "", "Submit a job")) }
@@ -116,7 +125,7 @@ fn flow(queue: &Queue, now_ms: u64) -> Markup {
             (fact("Tried again", number(requeued)))
             (fact("Died", number(died)))
             @if let Some(total) = &queue.since_start {
-                (fact("Done since the start", number(total.completed)))
+                (fact("Done since start", number(total.completed)))
             }
             (fact("Payloads waiting", html! { (bytes(queue.payload_bytes)) }))
             (fact("Workers waiting", number(queue.waiting_leases)))

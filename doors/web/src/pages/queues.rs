@@ -1,11 +1,14 @@
 //! The queues.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::Asked;
 use crate::html::{Tab, age_of, empty, number, pager, queue_link, queue_path, shell};
 use crate::page::Page;
+use crate::pages::history;
 use crate::query::Query;
 use crate::shapes::{Queue, QueueName, QueuePage};
 
@@ -17,7 +20,8 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     let query = page.query();
     let cursor = query.get("cursor").unwrap_or_default();
     let asked = Query::new().with("limit", LIMIT).with("cursor", cursor);
-    let found: QueuePage = page.ask.get(&asked.to("/api/v1/queues")).await?;
+    let mut found: QueuePage = page.ask.get(&asked.to("/api/v1/queues")).await?;
+    history::trends(&page, &mut found.queues).await;
     let body = html! {
         h1 { "Queues" }
         @if found.queues.is_empty() {
@@ -43,6 +47,7 @@ pub(crate) fn table<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> Markup {
                 tr {
                     th { "Queue" }
                     th.r { "Ready" }
+                    th.opt { "Last hour" }
                     th.r.opt { "Scheduled" }
                     th.r { "Leased" }
                     th.r { "Dead" }
@@ -65,6 +70,7 @@ fn row(queue: &Queue) -> Markup {
                 @if queue.paused { " " span.tag.parked { "paused" } }
             }
             td.r data-label="ready" { (number(queue.jobs.ready)) }
+            td.opt { @if let Some(trend) = &queue.trend { (trend.sparkline()) } }
             td.r.opt { (number(queue.jobs.scheduled)) }
             td.r data-label="leased" { (number(queue.jobs.leased)) }
             td.r data-label="dead" {
@@ -78,7 +84,9 @@ fn row(queue: &Queue) -> Markup {
     }
 }
 
-/// What a row is known by when the page is read anew.
+/// What a row is known by when the page is read anew: short, for names may be long.
 fn key(name: &QueueName) -> String {
-    queue_path("", name)
+    let mut hasher = DefaultHasher::new();
+    queue_path("", name).hash(&mut hasher);
+    format!("{:x}", hasher.finish())
 }

@@ -5,9 +5,10 @@ use maud::{Markup, html};
 use spindle_access::{Role, Target};
 
 use crate::ask::Asked;
-use crate::html::{Tab, bytes, cut, fact, facts, grouped, number, shell, time};
+use crate::html::{Tab, bytes, cut, fact, facts, grouped, number, plural, shell, time};
 use crate::page::Page;
-use crate::shapes::Server;
+use crate::shapes::{Budget, Server};
+use crate::web::SettingLine;
 
 /// The server.
 pub(crate) async fn show(page: Page) -> Asked<Response> {
@@ -24,6 +25,9 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
         }
         @if server.disk_full {
             p.notice.bad { "New jobs are refused: the disk has no room, or the log is as large as it may be. Leased jobs can be finished." }
+        }
+        @if server.log_cannot_grow {
+            p.notice.bad { "New jobs are refused: the log cannot be made longer. The server's own log says why. Leased jobs can be finished." }
         }
         @if server.clock_held {
             p.notice.bad {
@@ -43,13 +47,14 @@ fn doors(server: &Server) -> Markup {
     html! {
         h2 { "Doors" }
         table.list {
-            thead { tr { th { "Door" } th { "Address" } th.r { "Connections" } } }
+            thead { tr { th { "Door" } th { "Address" } th.r { "Connections" } th.r { "Refused" } } }
             tbody {
                 @for door in &server.doors {
                     tr {
                         td.name { (door.name) }
                         td.mono { (door.address) }
-                        td.r { @match door.connections { Some(count) => (number(count)), None => span.zero { "–" } } }
+                        td.r data-label="open" { @match door.connections { Some(count) => (number(count)), None => span.zero { "–" } } }
+                        td.r data-label="refused" { (number(door.refused)) }
                     }
                 }
             }
@@ -57,47 +62,90 @@ fn doors(server: &Server) -> Markup {
     }
 }
 
+/// What is limited, and how near it is.
 fn amounts(page: &Page, server: &Server) -> Markup {
     let settings = &page.web.options().settings;
     let set =
         |name: &str| settings.iter().find(|line| line.name == name).map(|line| line.value.as_str());
-    // A count is read more easily with its digits in groups; `off` is no limit.
-    let shown = |max: &str| max.parse().map_or_else(|_| max.to_owned(), grouped);
-    let of = |max: Option<&str>| {
-        html! {
-            @if let Some(max) = max.filter(|max| *max != "off") { span.soft { " of " (shown(max)) } }
-        }
-    };
     let open: u64 = server.doors.iter().filter_map(|door| door.connections).sum();
+    let unfinished = server.jobs.saturating_sub(server.jobs_finished);
     html! {
         h2 { "How much there is" }
         (facts(html! {
-            (fact("Unfinished jobs", html! { (grouped(server.jobs.saturating_sub(server.jobs_finished))) (of(set("unfinished-jobs-max"))) }))
-            (fact("Finished, kept", html! { (grouped(server.jobs_finished)) (of(set("finished-max"))) }))
+            (fact("Unfinished jobs", counted(unfinished, set("unfinished-jobs-max"))))
+            (fact("Finished, kept", counted(server.jobs_finished, set("finished-max"))))
             (fact("Queues", number(server.queues)))
-            (fact("Log", html! { (bytes(server.log_bytes)) (of(set("log-bytes-max"))) }))
-            (fact("Connections", html! { (grouped(open)) (of(set("connections-max"))) }))
+            (fact("Log", html! {
+                (bytes(server.log_bytes))
+                @if let Some(max) = set("log-bytes-max").filter(|max| *max != "off") {
+                    span.soft { " of " (max) }
+                }
+            }))
+            (fact("Connections", counted(open, set("connections-max"))))
             (fact("Clients waiting", number(server.waits)))
+            @for budget in &server.budgets { (fact(budget_words(&budget.name), held(budget))) }
         }))
     }
 }
 
-/// Settings in force. Who may only read sees none: they name files of the machine.
+/// A count, of how many there may be, if a number says that.
+fn counted(count: u64, max: Option<&str>) -> Markup {
+    let max: Option<u64> = max.and_then(|max| max.parse().ok());
+    html! {
+        (grouped(count))
+        @if let Some(max) = max { span.soft { " of " (grouped(max)) } (share(count, max)) }
+    }
+}
+
+fn budget_words(name: &str) -> &str {
+    match name {
+        "unfinished_input" => "Requests coming in",
+        "unread_output" => "Answers not read",
+        other => other,
+    }
+}
+
+fn held(budget: &Budget) -> Markup {
+    html! {
+        (bytes(budget.bytes)) span.soft { " of " (bytes(budget.bytes_max)) }
+        (share(budget.bytes, budget.bytes_max))
+        @if budget.closed > 0 { span.leased { (plural(budget.closed, "connection")) " closed for it" } }
+    }
+}
+
+/// How much of a limit is used; the words beside it say it too.
+fn share(used: u64, max: u64) -> Markup {
+    html! { meter min="0" max=(max) high=(max / 10 * 9) value=(used.min(max)) aria-hidden="true" {} }
+}
+
+/// Settings in force: those that somebody has set, then the rest. Who may only read sees none: they
+/// name files of the machine.
 fn settings(page: &Page) -> Markup {
     let is_admin = page.ask.login.clone().authorize(Role::Admin, Target::Server).is_ok();
     let settings = &page.web.options().settings;
+    let (set, usual): (Vec<_>, Vec<_>) = settings.iter().partition(|line| !line.from.is_empty());
     html! {
         @if is_admin && !settings.is_empty() {
             h2 { "Settings" }
-            table.list {
-                thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
-                tbody {
-                    @for line in settings {
-                        tr {
-                            td.mono { (line.name) }
-                            td.mono.what { (cut(&line.value, 200)) }
-                            td { @if line.from.is_empty() { span.zero { "default" } } @else { (line.from) } }
-                        }
+            @if !set.is_empty() { (table(&set)) }
+            details.rest {
+                summary { (plural(usual.len() as u64, "setting")) " as by default" }
+                (table(&usual))
+            }
+        }
+    }
+}
+
+fn table(settings: &[&SettingLine]) -> Markup {
+    html! {
+        table.list {
+            thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
+            tbody {
+                @for line in settings {
+                    tr {
+                        td.mono { (line.name) }
+                        td.mono.what { (cut(&line.value, 200)) }
+                        td { @if line.from.is_empty() { span.zero { "default" } } @else { (line.from) } }
                     }
                 }
             }

@@ -21,6 +21,10 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("GET", "/", Some(Role::Read), About::All),
     ("GET", "/queues", Some(Role::Read), About::All),
     ("GET", "/queue?queue={queue}", Some(Role::Read), About::Queue),
+    ("GET", "/queue/settings?queue={queue}", Some(Role::Manage), About::Queue),
+    ("POST", "/queue/settings", Some(Role::Manage), About::Queue),
+    ("GET", "/queue/drain?queue={queue}", Some(Role::Manage), About::Queue),
+    ("POST", "/queue/drain", Some(Role::Manage), About::Queue),
     ("GET", "/queue/pause?queue={queue}", Some(Role::Manage), About::Queue),
     ("POST", "/queue/pause", Some(Role::Manage), About::Queue),
     ("POST", "/queue/resume", Some(Role::Manage), About::Queue),
@@ -52,6 +56,7 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("POST", "/submit", Some(Role::Submit), About::Queue),
     ("GET", "/login", None, About::Nothing),
     ("POST", "/theme", None, About::Nothing),
+    ("POST", "/columns", None, About::Nothing),
 ];
 
 /// The status of what a browser gets that asks for one of them, with a form of its own.

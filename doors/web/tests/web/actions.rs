@@ -49,7 +49,7 @@ async fn a_job_is_parked_released_moved_cancelled_retried_and_deleted() {
     assert!(entries.iter().all(|entry| entry["who"]["name"] == "manage"), "{log}");
     let page = Browser::with_token(&bench, "admin").await.page("/audit?action=move").await;
     page.is_sound("/audit");
-    page.says(&format!("manage · · api move job {id} in mail to <other>"));
+    page.says(&format!("manage · · web move job {id} in mail to <other>"));
 }
 
 #[tokio::test]
@@ -113,6 +113,114 @@ async fn a_queue_is_paused_resumed_and_purged() {
     assert_eq!(bench.status_of(parked).await, "parked");
     assert_eq!(browser.get("/queue/explode?queue=a").await.status, 404);
     assert_eq!(browser.get("/queue/pause?queue=gone").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_queue_is_drained() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "mail" })).await;
+    let lease = bench.lease("mail", "smtp-1").await;
+    let mut browser = Browser::new(&bench);
+    let at = "/queue/drain?queue=mail";
+    assert!(browser.page("/queue?queue=mail").await.links().contains(&at));
+    browser.page(at).await.says("its page says when the 1 job being worked on have ended");
+    let reply = answer(&mut browser, at, "/queue/drain").await;
+    assert_eq!(reply.header("location"), "/queue?queue=mail");
+    browser.page("/queue?queue=mail").await.says("1 job of it is still being worked on.");
+    let done = format!("/api/v1/leases/{lease}/complete");
+    bench.api("", "POST", &done, Some(json!({}))).await.is(204);
+    let page = browser.page("/queue?queue=mail").await;
+    page.says("It is drained: no job of it is being worked on.");
+    assert!(!page.links().contains(&at));
+    browser.page("/audit?action=drain").await.says("web drain queue mail");
+}
+
+#[tokio::test]
+async fn a_queues_settings_are_set_unless_they_changed_meanwhile() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "mail" })).await;
+    let mut browser = Browser::new(&bench);
+    let at = "/queue/settings?queue=mail";
+    assert!(browser.page("/queue?queue=mail").await.links().contains(&at));
+    let page = browser.page(at).await;
+    page.is_sound(at);
+    let mut form = page.form("/queue/settings");
+    for (field, value) in [
+        ("fails_max", "5"),
+        ("base", "10 s"),
+        ("factor", "1.5"),
+        ("cap", "1h 30m"),
+        ("keep", "7 days"),
+        ("jobs_max", "1,000"),
+        ("bytes_type", "json"),
+    ] {
+        form.insert(field.to_owned(), value.to_owned());
+    }
+    let reply = browser.post("/queue/settings", &form).await;
+    assert_eq!(reply.header("location"), "/queue?queue=mail", "{}", reply.text());
+    let set = bench.api("", "GET", "/api/v1/queues/mail/settings", None).await.json();
+    let backoff = &set["backoff"];
+    let waits = [&backoff["base_ms"], &backoff["factor"], &backoff["cap_ms"]];
+    assert_eq!(waits, [&json!(10_000), &json!(1.5), &json!(5_400_000)]);
+    let rest = [&set["fails_max"], &set["keep_ms"], &set["jobs_max"], &set["bytes_type"]];
+    assert_eq!(rest, [&json!(5), &json!(604_800_000), &json!(1_000), &json!("json")]);
+    assert_eq!(set["attempts_max"], json!(null));
+    // The form is of the settings as they were before.
+    let stale = browser.post("/queue/settings", &form).await;
+    assert_eq!(stale.status, 412);
+    Html::of(&stale).says("the settings changed since they were read");
+    let form = browser.page(at).await.form("/queue/settings");
+    let shown = ["base", "factor", "cap", "keep", "ttr_default"].map(|name| form[name].as_str());
+    assert_eq!(shown, ["10s", "1.5", "1h 30m", "168h", ""]);
+    for (field, wrong, says) in [
+        ("base", "soon", "Wait after the first failure: soon is no time"),
+        ("fails_max", "-1", "-1 is no whole number"),
+        ("factor", "two", "two is no number"),
+        ("factor", "0.5", "factor"),
+        ("base", "", "base_ms"),
+        ("ttr_default", "0 s", "ttr_default_ms is at least 1"),
+    ] {
+        let mut form = form.clone();
+        form.insert(field.to_owned(), wrong.to_owned());
+        let refused = browser.post("/queue/settings", &form).await;
+        assert_eq!(refused.status, 400, "{field} {wrong}");
+        let page = Html::of(&refused);
+        page.is_sound("settings that were refused");
+        page.says(says);
+        assert_eq!(page.form("/queue/settings"), form, "what was written is not lost");
+    }
+    // A queue that has nothing but settings goes with them.
+    bench.api("", "POST", "/api/v1/queues/mail/purge", None).await.is(200);
+    let mut form = form;
+    form.values_mut().filter(|value| value.len() < 10).for_each(String::clear);
+    form.insert("queue".to_owned(), "mail".to_owned());
+    let reply = browser.post("/queue/settings", &form).await;
+    assert_eq!(reply.header("location"), "/queues", "{}", reply.text());
+    assert_eq!(browser.get(at).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_done_to_marked_jobs_is_done_to_no_others() {
+    let bench = Bench::new();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(bench.submit(json!({ "queue": "mail" })).await);
+    }
+    let mut browser = Browser::new(&bench);
+    let page = browser.page("/jobs?queue=mail").await;
+    let boxes =
+        page.all("input").filter(|it| it.attributes.get("name").is_some_and(|it| it == "ids"));
+    assert_eq!(boxes.count(), 3);
+    let at = format!("/jobs/all/park?queue=mail&ids={}&ids={}", ids[0], ids[2]);
+    browser.page(&at).await.says("Park 2 jobs?");
+    let reply = answer(&mut browser, &at, "/jobs/all/park").await;
+    Html::of(&reply).says("Park: 2 jobs changed");
+    for (id, status) in ids.iter().zip(["parked", "ready", "parked"]) {
+        assert_eq!(bench.status_of(*id).await, status);
+    }
+    for path in ["/jobs/all/park", "/jobs/all/park?ids=", "/jobs/all/park?ids=x"] {
+        assert_eq!(browser.get(path).await.status, 400, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use html5gum::{EndTag, StartTag, Token, Tokenizer};
 use serde_json::{Value, json};
 use spindle_access::Access;
 use spindle_api::Api;
+use spindle_history::History;
 use spindle_testkit::{HttpDoor, Reply};
 use spindle_web::{Options, Web};
 
@@ -23,6 +24,7 @@ const HOST: &str = "localhost:7420";
 
 pub struct Bench {
     http: HttpDoor,
+    history: History,
 }
 
 impl Deref for Bench {
@@ -44,8 +46,10 @@ impl Bench {
     }
 
     pub fn with(options: Options) -> Bench {
+        let history = History::default();
         let open = |engine: spindle_engine::Engine| {
-            let api = spindle_api::Options { access: options.access.clone(), ..Default::default() };
+            let (access, history) = (options.access.clone(), history.clone());
+            let api = spindle_api::Options { access, history, ..Default::default() };
             let api = Api::new(engine.clone(), api);
             let web = Web::new(engine, api.router(), options);
             (web.clone(), api.router().merge(web.router()))
@@ -53,7 +57,13 @@ impl Bench {
         let (mut http, web) =
             HttpDoor::open(Arc::default(), HttpDoor::START_MS, Default::default(), open);
         http.site = http.site.clone().with_fallback(web.lost());
-        Bench { http }
+        Bench { http, history }
+    }
+
+    /// Lets ten seconds pass, and the server's history see what happened.
+    pub fn look(&self) {
+        self.pass(10_000);
+        self.history.look(&self.engine);
     }
 
     /// A page as a browser without cookies gets it.
@@ -280,7 +290,8 @@ impl Html {
         let fields = inside.filter(|element| element.name == "input");
         let field = |element: &Element| {
             let of = |name: &str| element.attributes.get(name).cloned().unwrap_or_default();
-            let is_off = of("type") == "radio" && !element.attributes.contains_key("checked");
+            let is_choice = ["radio", "checkbox"].contains(&of("type").as_str());
+            let is_off = is_choice && !element.attributes.contains_key("checked");
             (!is_off).then(|| (of("name"), of("value")))
         };
         fields.filter_map(field).collect()

@@ -9,6 +9,8 @@ mod forms;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod pages;

@@ -113,7 +113,7 @@ async fn the_overview_says_what_needs_attention() {
     page.says("resize No worker. 1 job ready, the next waits 14 min.");
     page.says("mail Paused. 1 job ready.");
     page.says("import 1 job is dead.");
-    page.says("smtp-rate Constraint is full: 1 job cannot start for now.");
+    page.says("Constraint smtp-rate is full: 1 job cannot start for now.");
     assert!(page.links().contains(&"/jobs/all/retry?queue=import&status=dead"));
 }
 
@@ -125,8 +125,10 @@ async fn a_dead_job_says_what_happened_and_what_to_do() {
     page.is_sound("a job");
     page.says(&format!("Job {id}"));
     page.says("dead in mail · 1 of 1 failures · came in by api");
-    page.says("Why it does not run: it failed for good at try 1 of 1");
-    page.says("550 mailbox unavailable; retry lets it run again.");
+    page.says(
+        "Why it does not run: no try is left: try 1 of 1 failed: \"550 mailbox unavailable\"",
+    );
+    page.says("Retry it with all its tries.");
     page.says("Submitted 03:04:05 Try 1 ✗");
     page.says("smtp-1");
     let links = page.links();
@@ -240,4 +242,25 @@ async fn colours_are_chosen_without_a_script() {
     let reply = browser.post("/theme", &page.form("/theme")).await;
     assert_eq!((reply.status.as_u16(), reply.header("location")), (303, "/jobs?queue=a"));
     assert_eq!(browser.page("/").await.elements[0].attributes["data-theme"], "dark");
+}
+
+#[tokio::test]
+async fn lists_have_the_columns_that_were_chosen() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "mail", "unique": { "key": "k-1" }, "priority": 7 })).await;
+    let mut browser = Browser::new(&bench);
+    let heads = |page: &Html| page.all("th").map(|it| it.text.clone()).collect::<Vec<_>>();
+    let page = browser.page("/jobs").await;
+    assert_eq!(heads(&page)[1..], ["Job", "Status", "Queue", "Tries", "What", "Submitted"]);
+    let mut form = page.form("/columns");
+    form.insert("column".to_owned(), "priority,key,nonsense".to_owned());
+    assert_eq!(browser.post("/columns", &form).await.header("location"), "/jobs");
+    assert_eq!(browser.cookie("spindle_columns"), Some("key.priority"));
+    let page = browser.page("/jobs").await;
+    assert_eq!(heads(&page)[1..], ["Job", "Unique key", "Priority"]);
+    page.says("k-1");
+    page.is_sound("/jobs");
+    form.remove("column");
+    browser.post("/columns", &form).await;
+    assert_eq!(heads(&browser.page("/jobs").await).len(), 7, "none chosen: the usual ones");
 }

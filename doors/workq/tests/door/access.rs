@@ -185,6 +185,29 @@ fn a_token_that_asks_too_fast_waits_its_turn_and_is_not_read_on() {
     fast.expect_closed();
 }
 
+/// A command that is malformed counts as any other.
+#[test]
+fn who_sends_malformed_commands_too_fast_waits() {
+    let server = TestServer::guarded(TokensFile::of_all_roles().paced(2));
+    let mut fast = server.client();
+    fast.send("auth submit\r\n");
+    fast.expect("+OK\r\n");
+    fast.send("what\r\n".repeat(3));
+    fast.expect("-CLIENT-ERROR Unknown command\r\n".repeat(2));
+    server.until("the wait", |server| server.engine.observe().gauges().waits == 1);
+    server.pass(499);
+    assert_eq!(server.engine.observe().gauges().waits, 1);
+    server.pass(1);
+    fast.expect("-CLIENT-ERROR Unknown command\r\n");
+    // Whoever has closed its sending side gets its answer all the same.
+    fast.send("what\r\n");
+    fast.end_sending();
+    server.until("the wait", |server| server.engine.observe().gauges().waits == 1);
+    server.pass(1000);
+    fast.expect("-CLIENT-ERROR Unknown command\r\n");
+    fast.expect_closed();
+}
+
 #[test]
 fn what_is_in_queues_of_others_is_refused_or_not_there() {
     let server = TestServer::guarded(TokensFile::of_all_roles().access(true));

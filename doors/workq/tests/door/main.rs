@@ -7,6 +7,7 @@ mod crowd;
 mod end_of_input;
 mod foreign;
 mod harness;
+mod held;
 mod jobs;
 mod leases;
 mod page;

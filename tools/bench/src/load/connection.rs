@@ -134,6 +134,9 @@ pub(crate) fn flush(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result
 
 fn connect(target: &Target, jobs: &Jobs, role: Role) -> Result<Socket, LoadError> {
     let mut socket = Socket::connect(target)?;
+    if let Some(token) = &target.token {
+        greet(&mut socket, jobs.wire(), format!("auth {token}\r\n").as_bytes())?;
+    }
     for greeting in jobs.wire().greetings(jobs.queue(), role == Role::Worker) {
         greet(&mut socket, jobs.wire(), &greeting)?;
     }

@@ -117,7 +117,7 @@ mod tests {
     fn a_run_that_takes_too_long_has_failed() {
         // It accepts connections, and never answers.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target { address: silent.local_addr().unwrap(), tls: None };
+        let target = Target { address: silent.local_addr().unwrap(), tls: None, token: None };
         let (jobs, plan) = (Jobs::fresh(Wire::Workq), Plan::life_cycles(9, 2));
         let limit = Duration::from_millis(10);
         let outcome = run_within(limit, &target, &jobs, plan, &mut Checker::default());

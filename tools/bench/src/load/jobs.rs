@@ -18,6 +18,9 @@ const POOL_BYTES: usize = 1 << 20;
 const ID_BYTES: usize = 36;
 const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 
+/// How the names of queues begin.
+pub(crate) const QUEUE_PREFIX: &str = "bench-";
+
 /// A family of jobs that share a protocol, a queue and a prefix of their ids.
 pub(crate) struct Jobs {
     wire: Wire,
@@ -41,7 +44,7 @@ impl Jobs {
         let queue = match wire {
             // That of jobs whose creator names none.
             Wire::Jobq => "jobq".to_owned(),
-            _ => format!("bench-{:08x}", random.next() >> 32),
+            _ => format!("{QUEUE_PREFIX}{:08x}", random.next() >> 32),
         };
         let mut pool = Vec::with_capacity(POOL_BYTES);
         while pool.len() < POOL_BYTES {

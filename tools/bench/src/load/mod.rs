@@ -11,6 +11,6 @@ mod tally;
 pub(crate) use check::Checker;
 pub(crate) use connection::flush;
 pub(crate) use driver::run;
-pub(crate) use jobs::{Jobs, PAYLOAD_BYTES};
+pub(crate) use jobs::{Jobs, PAYLOAD_BYTES, QUEUE_PREFIX};
 pub(crate) use plan::Plan;
 pub(crate) use socket::{Socket, Target};

@@ -17,6 +17,8 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     /// Connections are encrypted with this.
     pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// What Workq's clients present first.
+    pub(crate) token: Option<String>,
 }
 
 /// A socket: blocking until [`Socket::begin`].

@@ -1,8 +1,8 @@
 //! The floods, each a process of its own (`spindle-bench flood`) that goes on until it is killed or
 //! has nothing left to do.
 
-use super::connect;
 use super::http::HttpClient;
+use super::{ANSWER_TIME_MAX, connect};
 use crate::cli::FloodArgs;
 use crate::load::{self, Checker, Jobs, Plan, Target};
 use crate::suite::Door;
@@ -10,8 +10,9 @@ use crate::wire::Wire;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -26,6 +27,8 @@ const LARGE_CONNECTIONS: usize = 4;
 const CONNECTING: usize = 16;
 /// Connections of [`Flood::Scan`].
 const SCANNING: usize = 4;
+/// Addresses they come from.
+const ADDRESSES: u32 = 250;
 /// While the system has no port left.
 const PORTS_PAUSE: Duration = Duration::from_millis(5);
 
@@ -109,7 +112,7 @@ fn wire(door: Door) -> Wire {
 fn submit(door: Door, address: SocketAddr, connections: usize, depth: usize) -> Result<()> {
     let jobs = Jobs::fresh(wire(door));
     let plan = Plan::submits(ENDLESS, connections, depth);
-    load::run(&Target { address, tls: None }, &jobs, plan, &mut Checker::default())?;
+    load::run(&Target { address, tls: None, token: None }, &jobs, plan, &mut Checker::default())?;
     Ok(())
 }
 
@@ -170,8 +173,8 @@ fn connects(door: Door, address: SocketAddr) -> Result<()> {
             b"GET /api/v1/queues/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         }
     };
-    loop {
-        let asked = connect(address).and_then(|mut stream| {
+    for number in 0u32.. {
+        let asked = connect_from(number, address).and_then(|mut stream| {
             stream.write_all(question)?;
             // What comes first is enough.
             Ok(stream.read(&mut [0; 4096])?)
@@ -184,6 +187,19 @@ fn connects(door: Door, address: SocketAddr) -> Result<()> {
             },
         }
     }
+    Ok(())
+}
+
+/// A connection from one of many addresses, as if from many machines: over a single one the kernel
+/// would soon spend its time on looking for a free port.
+fn connect_from(number: u32, to: SocketAddr) -> Result<TcpStream> {
+    let [_, second, third, fourth] = (number % ADDRESSES + 2).to_be_bytes();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, second, third, fourth], 0)).into())?;
+    socket.connect(&to.into())?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    Ok(stream)
 }
 
 fn purge(address: SocketAddr, queue: &str) -> Result<()> {

@@ -8,6 +8,9 @@
 //! A flood comes from other machines; here it shares the processors with the server. So it runs as a
 //! process of its own with a lower priority: it gets what the server and the measured clients leave,
 //! which is enough to keep the flooded threads busy.
+//!
+//! What it costs clients that processors, kernel and disk are busy with a flood, whoever answers it,
+//! is measured too: the same clients *apart*, that is while the flood goes to a second server.
 
 mod flood;
 mod honest;
@@ -18,7 +21,7 @@ pub(crate) use flood::{Flood, run as flood};
 use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan, Target};
 use crate::process;
-use crate::server::{Server, free_address};
+use crate::server::{Running, Server, free_address};
 use crate::suite::{Bound, Door};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail, ensure};
@@ -33,7 +36,7 @@ use std::time::{Duration, Instant};
 pub(crate) const DOORS: [Door; 3] = [Door::Workq, Door::Gearman, Door::Api];
 /// For so long, alone and beside a flood that does not end by itself.
 pub(crate) const TIME: Duration = Duration::from_secs(3);
-/// What the log takes at most; payloads of megabytes take the most.
+/// What the log takes at most in [`TIME`]; payloads of megabytes take the most.
 pub(crate) const DISK_BYTES: u64 = 8 << 30;
 
 /// The most that a door's clients may lose while their own door is flooded.
@@ -67,54 +70,49 @@ pub(crate) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// The figures of each of [`DOORS`]: beside this flood, and alone.
+    /// The figures of each of [`DOORS`]: beside this flood, while it goes to another server, and
+    /// alone.
     pub(crate) fn measure(
         &self,
         flooded: Door,
         flood: Flood,
         time: Duration,
     ) -> Result<Vec<Figures>> {
+        let place = DOORS.iter().position(|door| *door == flooded).context("no such door")?;
+        let (measured, other) = (self.start()?, self.start()?);
+
+        measured.play(None, time / WARM_UPS, "warming up")?;
+        let alone = measured.play(None, time, "alone")?;
+        let elsewhere = self.flood(&other, place, flood)?;
+        let apart = measured.play(Some(elsewhere), time, "apart from the flood")?;
+        drop(other);
+        let here = self.flood(&measured, place, flood)?;
+        let beside = measured.play(Some(here), time, "beside the flood")?;
+        let of_doors = beside.into_iter().zip(apart).zip(alone);
+        Ok(of_doors.flat_map(|((beside, apart), alone)| [beside, apart, alone]).collect())
+    }
+
+    fn start(&self) -> Result<Measured> {
         let (gearman, http) = (free_address()?, free_address()?);
         let program = self.program.to_owned();
         let running = Server::SpindleDoors { program, gearman, http }.start(self.dir)?;
         let addresses = [running.address, gearman, http];
-        let doors: Vec<_> = DOORS.into_iter().zip(addresses).collect();
-        let queues = if flood.needs_jobs() { self.fill(running.address)? } else { vec![] };
-        let elapsed = |begun: Instant| Ok(begun.elapsed() >= time);
+        Ok(Measured { running, doors: DOORS.into_iter().zip(addresses).collect() })
+    }
 
-        let begun = Instant::now();
-        let is_warm = || Ok(begun.elapsed() >= time / WARM_UPS);
-        honest::play(&doors, is_warm).context("warming up")?;
-        let begun = Instant::now();
-        let idle = honest::play(&doors, || elapsed(begun)).context("alone")?;
-
-        let place = DOORS.iter().position(|door| *door == flooded).context("no such door")?;
-        let mut flooding = Flooding::start(flooded, flood, addresses[place], &queues)?;
-        if !flood.ends() {
-            sleep(time / WARM_UPS);
-        }
-        let (begun, cpu) = (Instant::now(), process::cpu_time(running.pid())?);
-        let flooding = RefCell::new(&mut flooding);
-        let is_over = || match (flooding.borrow_mut().has_ended()?, flood.ends()) {
-            (has_ended, true) => {
-                ensure!(begun.elapsed() < FLOOD_TIME_MAX, "the flood does not end");
-                Ok(has_ended)
-            }
-            (true, false) => bail!("the flood ended"),
-            (false, false) => elapsed(begun),
-        };
-        let beside = honest::play(&doors, is_over).context("beside the flood")?;
-        let used = process::cpu_time(running.pid())?.saturating_sub(cpu);
-        let cores = used.as_secs_f64() / begun.elapsed().as_secs_f64();
-        let with_cores = |figures| Figures { server_cores: Some(cores), ..figures };
-        let pairs = beside.into_iter().zip(idle);
-        Ok(pairs.flat_map(|(beside, idle)| [with_cores(beside), idle]).collect())
+    /// Begins to flood one of a server's doors.
+    fn flood(&self, server: &Measured, place: usize, flood: Flood) -> Result<Flooding> {
+        let workq = server.running.address;
+        let queues = if flood.needs_jobs() { self.fill(workq)? } else { vec![] };
+        let (door, address) = server.doors[place];
+        Flooding::start(door, flood, address, &queues)
     }
 
     /// Lets jobs wait in some queues, whose names it gives.
     fn fill(&self, workq: SocketAddr) -> Result<Vec<String>> {
         let fill = |_| {
-            let (jobs, target) = (Jobs::fresh(Wire::Workq), Target { address: workq, tls: None });
+            let jobs = Jobs::fresh(Wire::Workq);
+            let target = Target { address: workq, tls: None, token: None };
             load::run(&target, &jobs, Plan::submits(self.jobs, 8, 32), &mut Checker::default())?;
             Ok(jobs.queue().to_owned())
         };
@@ -122,8 +120,47 @@ impl Site<'_> {
     }
 }
 
+/// A server, and where its doors are.
+struct Measured {
+    running: Running,
+    doors: Vec<(Door, SocketAddr)>,
+}
+
+impl Measured {
+    /// Plays clients of all doors for a while, or until a flood that ends has ended.
+    fn play(&self, flood: Option<Flooding>, time: Duration, what: &str) -> Result<Vec<Figures>> {
+        let mut flood = flood;
+        if flood.as_ref().is_some_and(|flood| !flood.ends) {
+            sleep(time / WARM_UPS);
+        }
+        let (begun, cpu) = (Instant::now(), process::cpu_time(self.running.pid())?);
+        let flood = RefCell::new(&mut flood);
+        let is_over = || {
+            let mut flood = flood.borrow_mut();
+            let Some(flood) = flood.as_mut() else { return Ok(begun.elapsed() >= time) };
+            match (flood.has_ended()?, flood.ends) {
+                (has_ended, true) => {
+                    ensure!(begun.elapsed() < FLOOD_TIME_MAX, "the flood does not end");
+                    Ok(has_ended)
+                }
+                (true, false) => bail!("the flood ended"),
+                (false, false) => Ok(begun.elapsed() >= time),
+            }
+        };
+        let figures = honest::play(&self.doors, is_over).with_context(|| what.to_owned())?;
+        let used = process::cpu_time(self.running.pid())?.saturating_sub(cpu);
+        let cores = used.as_secs_f64() / begun.elapsed().as_secs_f64();
+        let with_cores = |figures| Figures { server_cores: Some(cores), ..figures };
+        Ok(figures.into_iter().map(with_cores).collect())
+    }
+}
+
 /// A flood under way, which ends with its handle.
-struct Flooding(Child);
+struct Flooding {
+    process: Child,
+    /// Whether it ends by itself.
+    ends: bool,
+}
 
 impl Flooding {
     fn start(door: Door, flood: Flood, address: SocketAddr, queues: &[String]) -> Result<Self> {
@@ -131,12 +168,12 @@ impl Flooding {
         command.args(["-n", FLOOD_NICENESS]).arg(std::env::current_exe()?);
         command.arg("flood").arg(word_of(flood)).args(["--door", &word_of(door)]);
         command.args(["--address", &address.to_string()]).args(queues);
-        let child = command.stdin(Stdio::null()).spawn().context("cannot start the flood")?;
-        Ok(Self(child))
+        let process = command.stdin(Stdio::null()).spawn().context("cannot start the flood")?;
+        Ok(Self { process, ends: flood.ends() })
     }
 
     fn has_ended(&mut self) -> Result<bool> {
-        let Some(status) = self.0.try_wait()? else { return Ok(false) };
+        let Some(status) = self.process.try_wait()? else { return Ok(false) };
         ensure!(status.success(), "the flood failed: {status}");
         Ok(true)
     }
@@ -144,8 +181,8 @@ impl Flooding {
 
 impl Drop for Flooding {
     fn drop(&mut self) {
-        let _already_gone = self.0.kill();
-        let _already_waited_for = self.0.wait();
+        let _already_gone = self.process.kill();
+        let _already_waited_for = self.process.wait();
     }
 }
 

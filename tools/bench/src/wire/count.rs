@@ -10,9 +10,18 @@ use std::time::Duration;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Asks a server how many jobs of a queue wait.
-pub(crate) fn waiting_jobs(wire: Wire, address: SocketAddr, queue: &str) -> Result<u64> {
+pub(crate) fn waiting_jobs(
+    wire: Wire,
+    address: SocketAddr,
+    token: Option<&str>,
+    queue: &str,
+) -> Result<u64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    if let Some(token) = token {
+        // Its answer is passed over.
+        stream.write_all(format!("auth {token}\r\n").as_bytes())?;
+    }
     stream.write_all(question(wire, queue).as_bytes())?;
     for line in BufReader::new(stream).lines() {
         let line = line?;

@@ -23,32 +23,50 @@ macro_rules! same_fields {
 impl Model {
     /// Names the first difference between this and a state of the core.
     pub fn compare(&self, state: &State, now_ms: u64) -> Result<(), String> {
-        let mut seen = 0;
         for found in state.jobs_from(JobId(0)) {
-            let id = found.id();
-            let Some(job) = self.job(id) else {
-                return Err(format!("job {id} is {:?}, and should be gone", found.status()));
-            };
-            seen += 1;
-            match found {
-                Found::Live(_) => {
-                    let image = state.image(id).ok_or("a live job has no image")?;
-                    compare_live(job, &image)?;
-                }
-                Found::Finished(finished) => {
-                    same(id.0, "status", &job.status(), &finished.status())?;
-                    same(id.0, "kept_until_ms", &job.kept_until_ms, &finished.kept_until_ms())?;
-                }
-            }
+            self.compare_job(found.id(), state)?;
         }
-        if seen != self.jobs.len() {
-            let lost = self.jobs().find(|job| state.job(JobId(job.id)).is_none());
-            return Err(format!("{lost:?} should be there, and is not"));
+        if let Some(id) = self.jobs.keys().find(|id| state.job(JobId(**id)).is_none()) {
+            self.compare_job(JobId(*id), state)?;
         }
         self.compare_keys(state)?;
         self.compare_queues(state)?;
         self.compare_audit(state, now_ms)?;
         self.compare_server(state)
+    }
+
+    /// The last of these, with each job in the version that a state has, if it has one of them.
+    pub fn in_part(versions: &[Model], state: &State) -> Model {
+        let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
+            return Model::default();
+        };
+        let mut part = last.clone();
+        part.jobs.clear();
+        let ids: BTreeSet<u64> = first.jobs.keys().chain(last.jobs.keys()).copied().collect();
+        for id in ids {
+            let is_same = |one: &&Model| one.compare_job(JobId(id), state).is_ok();
+            let same = versions.iter().find(is_same).unwrap_or(last);
+            part.jobs.extend(same.jobs.get(&id).map(|job| (id, job.clone())));
+        }
+        part
+    }
+
+    /// Names the first difference between a job here and in a state, or that one of them has none.
+    pub fn compare_job(&self, id: JobId, state: &State) -> Result<(), String> {
+        match (self.job(id), state.job(id)) {
+            (None, None) => Ok(()),
+            (None, Some(found)) => {
+                Err(format!("job {id} is {:?}, and should be gone", found.status()))
+            }
+            (lost @ Some(_), None) => Err(format!("{lost:?} should be there, and is not")),
+            (Some(job), Some(Found::Live(_))) => {
+                compare_live(job, &state.image(id).ok_or("a live job has no image")?)
+            }
+            (Some(job), Some(Found::Finished(finished))) => {
+                same(id.0, "status", &job.status(), &finished.status())?;
+                same(id.0, "kept_until_ms", &job.kept_until_ms, &finished.kept_until_ms())
+            }
+        }
     }
 
     /// Names the first difference between a job here and its image.

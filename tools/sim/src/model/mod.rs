@@ -62,6 +62,8 @@ pub struct Model {
     pub(crate) last_audit: u64,
     /// The latest time that the log knows: it never goes back.
     pub(crate) latest_ms: u64,
+    /// The clock is not believed: nothing goes because its time is over.
+    pub(crate) holds_expiry: bool,
     pub(crate) defaults: Defaults,
     next_order: u64,
 }

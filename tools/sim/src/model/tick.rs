@@ -11,17 +11,32 @@ use super::Model;
 impl Model {
     /// Everything that is due by now happens, and what is kept too many goes.
     pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
-        self.happen_what_is_due(now_ms, hold_expiry);
+        let held = std::mem::replace(&mut self.holds_expiry, hold_expiry);
+        self.happen_what_is_due(now_ms, None);
+        self.holds_expiry = held;
         self.drop_surplus();
     }
 
     /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
-    /// their place in the order: any of them may go first.
-    pub fn happen_what_is_due(&mut self, now_ms: u64, hold_expiry: bool) {
+    /// their place in the order: any of them may go first. What ends because of that may go at once: `between` gets how
+    /// it stands before.
+    pub fn happen_what_is_due(&mut self, now_ms: u64, between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
-        if !hold_expiry {
+        self.expire(now_ms);
+        self.run_timers(now_ms);
+        if let Some(between) = between {
+            between.push(self.clone());
+        }
+        self.expire(now_ms);
+    }
+
+    fn expire(&mut self, now_ms: u64) {
+        if !self.holds_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
+    }
+
+    fn run_timers(&mut self, now_ms: u64) {
         let mut instant = None;
         while let Some((due, id)) = self.next_due(now_ms) {
             let before = self.jobs[&id].order;
@@ -41,8 +56,19 @@ impl Model {
                 }
             }
         }
-        if !hold_expiry {
-            self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
+    }
+
+    /// The clock was set forward. No worker has used that time up, so leases keep what they had left.
+    pub fn set_forward(&mut self, before_ms: u64, now_ms: u64) {
+        let leased = self.jobs().filter(|job| job.lease.is_some()).map(|job| job.id);
+        for id in leased.collect::<Vec<_>>() {
+            let Some(deadline_ms) = self.jobs[&id].lease.as_ref().and_then(|it| it.deadline_ms)
+            else {
+                continue;
+            };
+            let left_ms = deadline_ms.saturating_sub(before_ms);
+            let lease = self.revise(id).lease.as_mut().expect("seen above");
+            lease.deadline_ms = Some(now_ms.saturating_add(left_ms));
         }
     }
 

@@ -153,7 +153,7 @@ impl Run {
         };
         let (reply, gate) = seen(reply);
         match reply {
-            Err(Refused::DiskFull) if full => return self.judge_full(),
+            Err(Refused::DiskFull | Refused::LogCannotGrow) if full => return self.judge_full(),
             Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
             _ => {}
         }
@@ -354,7 +354,9 @@ impl Run {
         };
         let (reply, gate) = seen(reply);
         match reply {
-            Err(Refused::DiskFull) if may_not_fit => return self.judge_full(),
+            Err(Refused::DiskFull | Refused::LogCannotGrow) if may_not_fit => {
+                return self.judge_full();
+            }
             Ok(()) if cannot_fit => return Err("a result was taken that fits nowhere".into()),
             _ => {}
         }
@@ -367,7 +369,7 @@ impl Run {
         for ticket in self.waits.of_connection(holder) {
             self.stop_waiting(ticket)?;
         }
-        self.change(|model, now_ms| {
+        self.change_many(|model, now_ms, _| {
             model.apply(&Command::HolderGone { holder }, now_ms, None);
         })
     }
@@ -405,7 +407,9 @@ impl Run {
         let (reply, gate) = seen(retried);
         let reply = match reply {
             Ok(()) => Ok(()),
-            Err(RetryError::Refused(Refused::DiskFull)) if full => return self.judge_full(),
+            Err(RetryError::Refused(Refused::DiskFull | Refused::LogCannotGrow)) if full => {
+                return self.judge_full();
+            }
             Err(RetryError::Refused(refused)) => Err(refused),
             Err(_) if self.server.is_dead() => return Ok(()),
             Err(error) => return Err(format!("job {id} cannot be retried: {error}")),

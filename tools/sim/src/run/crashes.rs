@@ -1,11 +1,9 @@
 //! Crashes and starts: what a crash may take, and what has to be there afterwards.
 
-use std::sync::Arc;
-
 use rand::Rng;
 use spindle_core::{Command, JobId};
+use spindle_engine::Clock;
 use spindle_log::Log;
-use spindle_testkit::ManualClock;
 use spindle_testkit::disk::{Fault, Operation};
 
 use super::waits::Waits;
@@ -14,7 +12,6 @@ use crate::model::Model;
 
 /// Starts that crash themselves, at most, before one is let through.
 const BROKEN_STARTS_MAX: u32 = 3;
-const CLOCK_JUMP_MS: u64 = 3_600_000;
 
 impl Run {
     /// The first start, or one after a crash, is in the model too.
@@ -91,9 +88,7 @@ impl Run {
         self.full_changes_undurable = 0;
         self.lose_power_or_process();
         self.server.stop();
-        let ahead = self.rng.random_range(0..2 * CLOCK_JUMP_MS);
-        let start_ms = (self.server.now_ms() + ahead).saturating_sub(CLOCK_JUMP_MS);
-        self.server.clock = Arc::new(ManualClock::new(start_ms));
+        self.set_clock_for_start();
         if self.server.is_limited() && self.rng.random_ratio(1, 3) {
             self.free_disk();
         }
@@ -149,22 +144,19 @@ impl Run {
         if next < durable {
             return Err(format!("the log ends at {next}, and was durable up to {durable}"));
         }
-        if let Some(copy) = copy.filter(|_| self.server.disk.is_powered()) {
-            self.judge_loss(&copy, &log)?;
-        }
-        let mut survived = self.history.survived(durable, next)?;
-        survived.lose_memory();
-        let folded = self.server.fold_of(&log);
-        match folded {
-            Ok(state) => {
-                survived.compare(&state, self.server.now_ms()).map_err(|why| {
-                    format!("the log ends at {next} (durable {durable}), and {why}")
-                })?;
-                self.let_rot(&log, &state);
-            }
+        let survived = self.history.survived(durable, next)?;
+        let state = match self.server.fold_of(&log) {
+            Ok(state) => state,
             Err(_) if !self.server.disk.is_powered() => return Ok(false),
             Err(why) => return Err(why),
+        };
+        let survived = survived
+            .judge(&state, self.server.now_ms())
+            .map_err(|why| format!("the log ends at {next} (durable {durable}), and {why}"))?;
+        if let Some(copy) = copy.filter(|_| self.server.disk.is_powered()) {
+            self.judge_loss(&copy, &log, &survived)?;
         }
+        self.let_rot(&log, &state);
         // What is there now is there for good: the start has synced it.
         self.history.restart(&survived, next);
         self.model = survived;
@@ -174,8 +166,10 @@ impl Run {
             println!("  the log goes on at {next}, was durable below {durable}");
         }
         self.plan_trouble_of_fold();
+        let ahead_ms = self.server.clock.wall_ahead_ms();
         match self.server.start(log) {
             Ok(()) => {
+                self.judge_clock_at_start(ahead_ms)?;
                 self.counts.full_starts += u64::from(self.server.is_full());
                 self.started()?;
                 Ok(true)
@@ -188,7 +182,7 @@ impl Run {
                 let mut begun = self.model.clone();
                 let (grace_ms, now_ms) = (self.server.grace_ms(), self.server.now_ms());
                 begin_epoch(&mut begun, &self.rot.dying, grace_ms, now_ms);
-                self.history.record(&self.model, &begun, next + 1);
+                self.history.record(&self.model, &begun, Vec::new(), next + 1);
                 Ok(false)
             }
             Err(why) => Err(why),

@@ -18,6 +18,10 @@ impl Run {
         self.end_spent()?;
         self.check_ends_told()?;
         let now_ms = self.server.now_ms();
+        // A rate that allows a start again is due like all that time causes, and waits for room on a used-up disk.
+        if self.server.held().due {
+            return Ok(());
+        }
         for (ticket, wait) in self.waits.iter() {
             if let WaitFor::Lease(lease) = &wait.request {
                 let (choices, certain) = self.model.lease_choices(lease, now_ms);

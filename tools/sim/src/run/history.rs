@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use spindle_core::JobImage;
+use spindle_core::{JobImage, State};
 
 use crate::model::Model;
 
@@ -14,6 +14,39 @@ struct Mark {
     number: u64,
     tail: u64,
     model: Model,
+    torn: Option<Torn>,
+}
+
+/// A change of many jobs whose events began in one record and ended in a later one: a crash between the two leaves a
+/// part of it.
+#[derive(Clone, Debug)]
+struct Torn {
+    number: u64,
+    /// What it went through; the last one is all of it.
+    versions: Vec<Model>,
+}
+
+/// What a crash left.
+pub struct Survived {
+    /// All changes up to some time.
+    pub model: Model,
+    /// What jobs may look like instead: the next change is one of many jobs, and a part of it may be there.
+    pub versions: Vec<Model>,
+}
+
+impl Survived {
+    /// The model of a state that came back: it has to be this one, or one with a part of the next change.
+    pub fn judge(mut self, state: &State, now_ms: u64) -> Result<Model, String> {
+        self.model.lose_memory();
+        let Err(why) = self.model.compare(state, now_ms) else { return Ok(self.model) };
+        if self.versions.is_empty() {
+            return Err(why);
+        }
+        self.versions.iter_mut().for_each(Model::lose_memory);
+        self.versions.insert(0, self.model);
+        let part = Model::in_part(&self.versions, state);
+        part.compare(state, now_ms).map(|()| part).map_err(|_| why)
+    }
 }
 
 /// An answer, the position it waits for, and the change it reveals.
@@ -46,7 +79,7 @@ pub struct History {
 
 impl History {
     pub fn new(model: &Model) -> History {
-        let mark = Mark { number: 0, tail: 0, model: model.clone() };
+        let mark = Mark { number: 0, tail: 0, model: model.clone(), torn: None };
         History {
             number: 0,
             marks: VecDeque::from([mark]),
@@ -56,8 +89,8 @@ impl History {
         }
     }
 
-    /// A change, or none: all of it stands below `tail`.
-    pub fn record(&mut self, before: &Model, after: &Model, tail: u64) {
+    /// A change, or none: all of it stands below `tail`. `versions` is what a change of many jobs went through.
+    pub fn record(&mut self, before: &Model, after: &Model, versions: Vec<Model>, tail: u64) {
         self.number += 1;
         for (id, job) in &after.jobs {
             let known = before.jobs.get(id);
@@ -74,11 +107,19 @@ impl History {
                 self.changed.insert(*id, self.number);
             }
         }
-        let mark = Mark { number: self.number, tail, model: after.clone() };
+        let (number, model) = (self.number, after.clone());
         match self.marks.back_mut() {
-            Some(last) if last.tail >= tail => *last = Mark { tail: last.tail, ..mark },
-            _ => self.marks.push_back(mark),
+            Some(last) if last.tail >= tail => (last.number, last.model) = (number, model),
+            _ => {
+                let torn = (!versions.is_empty()).then_some(Torn { number, versions });
+                self.marks.push_back(Mark { number, tail, model, torn });
+            }
         }
+    }
+
+    /// Whether what stands below this position went into a new record since the last change.
+    pub fn is_new(&self, tail: u64) -> bool {
+        self.marks.back().is_none_or(|last| last.tail < tail)
     }
 
     /// The number of the change made last.
@@ -121,24 +162,39 @@ impl History {
 
     /// After a crash everything below `next` is there and nothing else: the state of that time, if
     /// no answer whose gate was open at `durable` revealed more.
-    pub fn survived(&self, durable: u64, next: u64) -> Result<Model, String> {
-        let mark = self.marks.iter().rev().find(|mark| mark.tail <= next);
-        let mark = mark.ok_or_else(|| format!("the log ends at {next}, which is durable since"))?;
-        let is_broken = |answer: &&Answered| answer.gate <= durable && answer.needs > mark.number;
+    pub fn survived(&self, durable: u64, next: u64) -> Result<Survived, String> {
+        let at = self.marks.iter().rposition(|mark| mark.tail <= next);
+        let at = at.ok_or_else(|| format!("the log ends at {next}, which is durable since"))?;
+        let (mark, torn) =
+            (&self.marks[at], self.marks.get(at + 1).and_then(|it| it.torn.as_ref()));
+        let is_broken = |answer: &&Answered| {
+            // The part of the next change that it revealed stands below its gate.
+            let is_torn = torn.is_some_and(|torn| torn.number == answer.needs);
+            answer.gate <= durable && answer.needs > mark.number && !is_torn
+        };
         match self.answers.iter().find(is_broken) {
             Some(answer) => Err(format!(
                 "{} was answered (gate {}, durable {durable}), and the crash took it back: change {} \
                  of {}",
                 answer.what, answer.gate, answer.needs, mark.number
             )),
-            None => Ok(mark.model.clone()),
+            None => Ok(Survived {
+                model: mark.model.clone(),
+                versions: torn.map_or_else(Vec::new, |torn| torn.versions.clone()),
+            }),
         }
+    }
+
+    /// What stood below a position, if that is known still.
+    pub fn at(&self, position: u64) -> Option<Survived> {
+        self.survived(0, position).ok()
     }
 
     /// Begins anew from a state that is durable below `tail`.
     pub fn restart(&mut self, model: &Model, tail: u64) {
         self.number += 1;
-        self.marks = VecDeque::from([Mark { number: self.number, tail, model: model.clone() }]);
+        self.marks =
+            VecDeque::from([Mark { number: self.number, tail, model: model.clone(), torn: None }]);
         self.changed.clear();
         self.born.clear();
         self.answers.clear();

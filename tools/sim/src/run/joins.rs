@@ -40,7 +40,7 @@ impl Run {
         let reply = self.server.engine().jobs().submit_or_join(caller.as_ref(), job);
         let (reply, gate) = seen(reply);
         let joined = match reply {
-            Err(Refused::DiskFull) if full => return self.judge_full(),
+            Err(Refused::DiskFull | Refused::LogCannotGrow) if full => return self.judge_full(),
             Ok(_) if full => return Err("a submit was accepted on a full disk".into()),
             Err(refused) if found.is_none() => {
                 let refused = (Err(refused), gate);

@@ -1,5 +1,5 @@
 //! Files that lose something while no server runs, besides payloads: the oldest segment, the newest one, the
-//! last record. Tried on copies of the disk, so that the run goes on with the whole one.
+//! last record, one in the middle, the file `bounds`. Tried on copies of the disk, so that the run goes on with the whole one.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -8,10 +8,18 @@ use spindle_log::disk::Disk;
 use spindle_log::{FileLog, Log, OpenError, Position};
 use spindle_testkit::disk::SimDisk;
 
+use super::repair::Refused;
 use super::{Judged, Run};
+use crate::model::Model;
 
 /// One of so many starts is tried with less than all files first.
 const EVERY: u32 = 8;
+
+/// Of a frame: its checksum, and from byte 8 on its position. Then the record follows (`crates/log/src/frame.rs`).
+const FRAME_HEADER_BYTES: usize = 40;
+
+/// Where a segment has its flags; the lowest says that its folder has the file `bounds`.
+const FLAGS_AT: usize = 28;
 
 /// What may be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +27,8 @@ enum Loss {
     Oldest,
     Newest,
     Last,
+    Inside,
+    Bounds,
 }
 
 /// The folder before a start, and what is to be taken from it.
@@ -35,15 +45,15 @@ pub(super) fn draws(seed: u64) -> ChaCha8Rng {
 }
 
 /// All records of a log, with their positions.
-type Records = Vec<(u64, bytes::Bytes)>;
+pub(super) type Records = Vec<(u64, bytes::Bytes)>;
 
-fn records(log: &FileLog) -> Judged<Records> {
+pub(super) fn records(log: &FileLog) -> Judged<Records> {
     let unread = |error| format!("a copy of the log cannot be read: {error}");
     let stored = log.read(log.first()).map_err(unread)?;
     stored.map(|one| one.map(|one| (one.position.0, one.bytes)).map_err(unread)).collect()
 }
 
-fn files(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
+pub(super) fn files(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.names().into_iter().map(|name| (name.clone(), disk.contents(&name))).collect()
 }
 
@@ -58,50 +68,65 @@ fn first_of(segment: &str) -> Option<u64> {
 impl Run {
     /// The folder as it is now, if the start to come is one of those to be tried.
     pub(super) fn copy_before_start(&mut self, ended: bool) -> Option<Copy> {
-        let losses = [Loss::Oldest, Loss::Newest, Loss::Last];
+        let losses = [Loss::Oldest, Loss::Newest, Loss::Last, Loss::Inside, Loss::Bounds];
         let loss = losses[self.losses.random_range(0..losses.len())];
         let tried = self.losses.random_ratio(1, EVERY) || ended && self.losses.random_ratio(1, 3);
         tried.then(|| Copy { disk: self.server.disk.copy(), loss, ended })
     }
 
-    /// What a start makes of the copy with something lost: `log` is what it made of the whole.
-    pub(super) fn judge_loss(&mut self, copy: &Copy, log: &FileLog) -> Judged {
+    /// What a start and a repair make of the copy with something lost: `log` is what a start made of the whole, and
+    /// `model` what is in it.
+    pub(super) fn judge_loss(&mut self, copy: &Copy, log: &FileLog, model: &Model) -> Judged {
         let whole = records(log)?;
         let newest = newest_segment(&copy.disk).ok_or("a log without a segment")?;
         match copy.loss {
             Loss::Oldest => self.lose_segment(copy, &segment_file(log.first()), &whole),
             Loss::Newest => self.lose_segment(copy, &newest, &whole),
             Loss::Last => self.lose_last(copy, &newest, &whole),
+            Loss::Inside => self.damage_inside(copy, log, &whole),
+            Loss::Bounds => self.lose_bounds(copy, &whole).map(|()| None),
         }
+        .and_then(|refused| {
+            refused.map_or(Ok(()), |refused| self.judge_repair(&refused, &whole, model))
+        })
         .map_err(|why| {
             format!("{:?} lost (newest {newest}), ended in order: {}: {why}", copy.loss, copy.ended)
         })
     }
 
     /// The folder is refused, and left as it is, unless the segment had no record. With the segment it has all.
-    fn lose_segment(&mut self, copy: &Copy, name: &str, whole: &Records) -> Judged {
+    fn lose_segment(
+        &mut self,
+        copy: &Copy,
+        name: &str,
+        whole: &Records,
+    ) -> Judged<Option<Refused>> {
         let disk = copy.disk.copy();
         let Some(contents) = disk.contents(name) else { return Err(format!("there is no {name}")) };
         let first = first_of(name).ok_or_else(|| format!("{name} names no position"))?;
         disk.remove(name).and_then(|()| disk.sync_folder()).map_err(|error| error.to_string())?;
         let before = files(&disk);
-        match self.server.open_log_on(&disk) {
-            Err(OpenError::Corrupt { position, .. }) if position == Position(first) => {}
+        let at = match self.server.open_log_on(&disk) {
+            Err(OpenError::Corrupt { position, .. }) if position == Position(first) => position,
             // A rotten record that was proven by the lost ones behind it is taken for the end.
             Err(OpenError::Corrupt { position, .. })
-                if position < Position(first) && copy.loss == Loss::Newest => {}
+                if position < Position(first) && copy.loss == Loss::Newest =>
+            {
+                position
+            }
             Ok(log) if records(&log)? == *whole && !copy.ended && copy.loss == Loss::Newest => {
-                return Ok(());
+                return Ok(None);
             }
             Ok(log) => {
                 let left = records(&log)?.len();
                 return Err(format!("the log opens with {left} of {} records", whole.len()));
             }
             Err(error) => return Err(error.to_string()),
-        }
+        };
         if files(&disk) != before {
             return Err("the refused folder was changed".into());
         }
+        let refused = disk.copy();
         disk.put(name, contents);
         let log = self.server.open_log_on(&disk);
         let log = log.map_err(|error| format!("with the segment brought back: {error}"))?;
@@ -113,31 +138,104 @@ impl Run {
             _ if copy.ended => &mut self.counts.lost_newest,
             _ => &mut self.counts.lost_newest_crashed,
         } += 1;
-        Ok(())
+        let next = disk.names().into_iter().filter_map(|other| first_of(&other));
+        let until = next.filter(|other| *other > first).min().unwrap_or(u64::MAX);
+        Ok(Some(Refused { disk: refused, at, lost: first..until }))
     }
 
     /// After an orderly stop the folder is refused. After a crash nobody may know that the record was whole.
-    fn lose_last(&mut self, copy: &Copy, newest: &str, whole: &Records) -> Judged {
+    fn lose_last(&mut self, copy: &Copy, newest: &str, whole: &Records) -> Judged<Option<Refused>> {
         let end = self.server.disk.contents(newest).unwrap_or_default();
-        let Some((last, left)) = whole.split_last() else { return Ok(()) };
-        let Some(at) = end.iter().rposition(|byte| *byte != 0) else { return Ok(()) };
+        let Some((last, left)) = whole.split_last() else { return Ok(None) };
+        let Some(at) = end.iter().rposition(|byte| *byte != 0) else { return Ok(None) };
         // A segment without records may be the newest.
         if first_of(newest).is_none_or(|first| first > last.0) {
-            return Ok(());
+            return Ok(None);
         }
         let disk = copy.disk.copy();
         disk.flip_bit(newest, at, self.losses.random_range(0..8));
         match self.server.open_log_on(&disk) {
             Err(OpenError::Corrupt { position, .. }) if position == Position(last.0) => {
                 self.counts.lost_last += u64::from(copy.ended);
-                Ok(())
+                Ok(Some(Refused { disk, at: position, lost: last.0..last.0 + 1 }))
             }
             Ok(log) if !copy.ended && records(&log)? == left => {
                 self.counts.lost_last_cut += 1;
-                Ok(())
+                Ok(None)
             }
             Ok(_) => Err("the log opens with other records than those before it".into()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// A record of a segment that was ended has been durable: the folder is refused.
+    fn damage_inside(
+        &mut self,
+        copy: &Copy,
+        log: &FileLog,
+        whole: &Records,
+    ) -> Judged<Option<Refused>> {
+        let is_closed = |at: &u64| log.segment_end_before(Position(*at)).is_some();
+        let closed = whole.partition_point(|(at, _)| is_closed(at));
+        if closed == 0 {
+            return Ok(None);
+        }
+        let (position, bytes) = &whole[self.losses.random_range(0..closed)];
+        let disk = copy.disk.copy();
+        let segments = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
+        let holder = segments.filter(|name| first_of(name).is_some_and(|first| first <= *position));
+        let name = holder.max().ok_or("no segment has the record")?;
+        let contents = disk.contents(&name).unwrap_or_default();
+        // Other records may have the same bytes.
+        let is_frame = |at: &usize| {
+            let frame = at.checked_sub(FRAME_HEADER_BYTES).map(|frame| &contents[frame..]);
+            frame.is_some_and(|frame| {
+                frame[8..16] == position.to_le_bytes()
+                    && frame[FRAME_HEADER_BYTES..].starts_with(bytes)
+            })
+        };
+        let Some(at) = (0..contents.len()).step_by(8).find(is_frame) else { return Ok(None) };
+        disk.flip_bit(&name, at - FRAME_HEADER_BYTES, self.losses.random_range(0..8));
+        match self.server.open_log_on(&disk) {
+            Err(OpenError::Corrupt { position: at, .. }) if at == Position(*position) => {
+                self.counts.damaged_inside += 1;
+                Ok(Some(Refused { disk, at, lost: *position..*position + 1 }))
+            }
+            Err(error) => Err(format!("with record {position} damaged: {error}")),
+            Ok(_) => Err(format!("the log opens with record {position} damaged")),
+        }
+    }
+
+    /// A folder whose segments say that it has bounds is refused without them. Another one is of an older release: it
+    /// opens with all that it has, and gets its bounds.
+    fn lose_bounds(&mut self, copy: &Copy, whole: &Records) -> Judged {
+        let disk = copy.disk.copy();
+        if disk.contents("bounds").is_none() {
+            return Ok(());
+        }
+        // On a full disk a log does without.
+        disk.set_capacity(None);
+        disk.remove("bounds")
+            .and_then(|()| disk.sync_folder())
+            .map_err(|error| error.to_string())?;
+        let segments = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
+        let says = |name: &String| {
+            disk.contents(name)
+                .is_some_and(|bytes| bytes.get(FLAGS_AT).is_some_and(|it| it & 1 != 0))
+        };
+        let keeps_bounds = segments.collect::<Vec<_>>().iter().any(says);
+        match self.server.open_log_on(&disk) {
+            Err(OpenError::Corrupt { .. }) if keeps_bounds => {}
+            // What a crash left of a trim is there again: only the bounds said that it goes.
+            Ok(log) if !keeps_bounds && records(&log)?.ends_with(whole) => {
+                if disk.contents("bounds").is_none() {
+                    return Err("no bounds were made again".into());
+                }
+            }
+            Ok(_) => return Err("the log opens with other records, or without its bounds".into()),
+            Err(error) => return Err(error.to_string()),
+        }
+        self.counts.lost_bounds += 1;
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 
 mod asks;
 mod callers;
+mod clocks;
 mod crashes;
 mod deliveries;
 mod full;
@@ -14,6 +15,7 @@ mod people;
 mod reads;
 mod recovery;
 mod relabel;
+mod repair;
 mod rot;
 mod server;
 mod waits;
@@ -31,6 +33,7 @@ use crate::faults::Planted;
 use crate::model::Model;
 use crate::workload::{Step, View, Workload};
 use callers::Callers;
+use clocks::Clocks;
 use full::Phases;
 use history::History;
 use joins::Persisted;
@@ -86,6 +89,7 @@ pub struct Run {
     rot: Rot,
     losses: ChaCha8Rng,
     callers: Callers,
+    clocks: Clocks,
     /// The server was stopped in order just now.
     ended: bool,
     phases: Phases,
@@ -139,6 +143,7 @@ impl Run {
             rot: Rot::new(seed),
             losses: lost::draws(seed),
             callers: Callers::new(seed, planted, now_ms),
+            clocks: Clocks::new(seed),
             ended: false,
             phases,
             request: None,
@@ -209,6 +214,7 @@ impl Run {
     fn take_alive(&mut self, step: &Step) -> Judged {
         // A start, too, may have let time pass.
         self.happen_what_is_due()?;
+        self.set_clock()?;
         match step {
             Step::Advance(ms) => self.server.clock.advance(*ms),
             Step::Restart => return self.plan_crash(),
@@ -241,9 +247,9 @@ impl Run {
     fn happen_what_is_due(&mut self) -> Judged {
         self.server.engine().tick_once();
         let held = self.server.held();
-        self.change(|model, now_ms| {
+        self.change_many(|model, now_ms, versions| {
             if !held.due {
-                model.happen_what_is_due(now_ms, false);
+                model.happen_what_is_due(now_ms, versions);
             }
             if !held.surplus {
                 model.drop_surplus();
@@ -262,10 +268,32 @@ impl Run {
     fn change(&mut self, change: impl FnOnce(&mut Model, u64)) -> Judged {
         let before = self.model.clone();
         change(&mut self.model, self.server.now_ms());
+        self.record(&before, Vec::new());
+        Ok(())
+    }
+
+    /// As [`Run::change`], for one that changes job after job: a crash may leave a part of it. It notes the versions of
+    /// jobs between the first and the last, if asked to.
+    fn change_many(
+        &mut self,
+        change: impl FnOnce(&mut Model, u64, Option<&mut Vec<Model>>),
+    ) -> Judged {
+        let before = self.model.clone();
+        let mut versions = Vec::new();
+        let may_be_torn = self.history.is_new(self.server.tail());
+        let now_ms = self.server.now_ms();
+        change(&mut self.model, now_ms, may_be_torn.then_some(&mut versions));
+        if may_be_torn {
+            versions.push(self.model.clone());
+        }
+        self.record(&before, versions);
+        Ok(())
+    }
+
+    fn record(&mut self, before: &Model, versions: Vec<Model>) {
         self.drop_abandoned();
         let tail = self.server.tail();
-        self.history.record(&before, &self.model, tail);
-        Ok(())
+        self.history.record(before, &self.model, versions, tail);
     }
 
     /// Foreground jobs whose lease ended after everybody stopped waiting are dropped.

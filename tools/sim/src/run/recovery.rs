@@ -41,8 +41,15 @@ impl Run {
 
     fn spoil(&mut self) {
         let disk = &self.server.disk;
-        let is_read = |name: &String| name.ends_with(".segment") || name == "bounds";
+        // A crash may leave a file of a name without its bytes.
+        let is_read = |name: &String| {
+            let is_log = name.ends_with(".segment") || name == "bounds";
+            is_log && disk.contents(name).is_some_and(|bytes| !bytes.is_empty())
+        };
         let names: Vec<String> = disk.names().into_iter().filter(is_read).collect();
+        if names.is_empty() {
+            return;
+        }
         let name = &names[self.losses.random_range(0..names.len())];
         let len = disk.contents(name).map_or(0, |bytes| bytes.len());
         // Of the bounds little is read: the beginnings of the two halves.

@@ -53,6 +53,11 @@ impl Run {
             payloads(state).filter(|(_, place)| is_rotten(place)).map(|(id, _)| id).collect();
     }
 
+    /// Whether a payload in this record has rotted.
+    pub(super) fn has_rotten(&self, position: u64) -> bool {
+        self.rot.places.iter().any(|(at, _)| *at == position)
+    }
+
     fn rot_one(&mut self, log: &FileLog, state: &State) {
         // A record that nothing proves to have been synced would be cut: one in a segment that was
         // ended has been.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use spindle_core::{JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, Options, fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, Options, Survey, fold_state,
 };
-use spindle_log::{FileLog, FileLogOptions, Log, OpenError, Space, SyncPolicy};
+use spindle_log::verify::{Dropped, VerifyReport, verify_planted};
+use spindle_log::{FileLog, FileLogOptions, Log, OpenError, Position, Stored, SyncPolicy};
 use spindle_testkit::ManualClock;
 use spindle_testkit::disk::SimDisk;
 
@@ -114,6 +116,34 @@ impl Server {
         FileLog::open(Arc::new(disk.clone()), options)
     }
 
+    /// `spindle verify --repair` on another disk. Gets the records that stay, and what it drops.
+    pub fn repair_on(
+        &self,
+        disk: &SimDisk,
+        each: &mut dyn FnMut(Stored),
+        dropped: &mut dyn FnMut(Dropped),
+    ) -> VerifyReport {
+        let parts_of = spindle_engine::record::checked_parts;
+        verify_planted(disk, true, parts_of, self.planted.log, each, dropped)
+    }
+
+    /// Whether a server starts on the log of another disk.
+    pub fn starts_on(&self, log: FileLog) -> Judged {
+        let clock = Arc::new(ManualClock::new(self.now_ms()));
+        Engine::open(Arc::new(log), clock, self.options.clone())
+            .map(drop)
+            .map_err(|error| format!("no engine starts: {error}"))
+    }
+
+    /// The jobs that a record is about.
+    pub fn jobs_of(&self, position: u64, bytes: &Bytes) -> Judged<Vec<JobId>> {
+        let (position, bytes) = (Position(position), bytes.clone());
+        let stored = Stored { position, epoch: 0, bytes, damaged: false };
+        let summaries = Survey::new(&self.options).summaries(stored);
+        let summaries = summaries.map_err(|error| format!("record {position}: {error}"))?;
+        Ok(summaries.into_iter().flat_map(|event| event.jobs).collect())
+    }
+
     /// Starts an engine on an opened log.
     pub fn start(&mut self, log: FileLog) -> Judged {
         let log = Arc::new(log);
@@ -190,9 +220,9 @@ impl Server {
         self.limited
     }
 
-    /// Whether the log says that it has only its reserve left.
+    /// Whether the log says that it has only its reserve left, for whatever reason.
     pub fn is_full(&self) -> bool {
-        self.running().log.space() == Space::ReserveOnly
+        self.running().log.space().is_reserve()
     }
 
     /// What of a tick waits for room: the first step may have found some, and the next one none.

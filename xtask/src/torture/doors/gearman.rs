@@ -13,6 +13,8 @@ const JOB_ASSIGN: u32 = 11;
 const WORK_COMPLETE: u32 = 13;
 const SUBMIT_JOB_BG: u32 = 18;
 const ERROR: u32 = 19;
+/// What an error says when the log has no room for a job.
+const NO_ROOM: [&[u8]; 2] = [b"QUEUE_ERROR\0Disk full", b"QUEUE_ERROR\0Log cannot grow"];
 /// Longer packets are none of this server's answers here.
 const PACKET_BYTES_MAX: usize = 8 << 20;
 
@@ -36,7 +38,7 @@ impl Gearman {
         self.say(SUBMIT_JOB_BG, &[function.as_bytes(), b"", payload])?;
         match self.hear()? {
             (JOB_CREATED, handle) => Ok(Some(String::from_utf8_lossy(&handle).into_owned())),
-            (ERROR, body) if body == b"QUEUE_ERROR\0Disk full" => Ok(None),
+            (ERROR, body) if NO_ROOM.contains(&&body[..]) => Ok(None),
             (kind, _) => Err(odd(&format!("packet {kind}"))),
         }
     }

@@ -287,7 +287,7 @@ impl<'a> Load<'a> {
             let head = format!("add {uuid} {QUEUE} {TTR_MS} {TTL_MS}");
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
                 Answer::Done => Ok(Some(uuid)),
-                answer if answer.is_disk_full() => Ok(None),
+                answer if answer.has_no_room() => Ok(None),
                 other => Err(surprise(&format!("add answered {other:?}"))),
             }
         })
@@ -381,7 +381,7 @@ impl<'a> Load<'a> {
             },
             |client, id| match client.send(&format!("complete {id}"), b"done", "")? {
                 Answer::Done => Ok(true),
-                answer if answer.is_disk_full() => Ok(false),
+                answer if answer.has_no_room() => Ok(false),
                 other => Err(surprise(&format!("complete answered {other:?}"))),
             },
         )

@@ -134,6 +134,12 @@ impl WebSession {
         Self { http: Http::new(base, line), line: line.clone(), worker }
     }
 
+    /// With another name than the machine's and the process's, for its leases.
+    pub fn named(mut self, worker: &str) -> Self {
+        worker.clone_into(&mut self.worker);
+        self
+    }
+
     /// How many jobs a filter means beyond those that were seen.
     fn more_than(&self, seen: u64, filter: &str) -> More {
         let path = format!("/api/v1/jobs?limit=1&count=true{filter}");

@@ -1,9 +1,7 @@
 //! A client's half of the draft.
 
+use crate::wire::draft::{DraftError, HEADER_BYTES, MAGIC, NewJob, Progress, Reply, Request, kind};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use spindle_gearman::wire::draft::{
-    DraftError, HEADER_BYTES, MAGIC, NewJob, Progress, Reply, Request, kind,
-};
 
 use super::Encode;
 use super::response::take_argument;

@@ -1,16 +1,19 @@
-//! The client's half of Gearman's wire formats: requests to bytes, and a server's bytes to answers.
+//! The client's half of Gearman's wire formats, for `spindle demo`, tests and load tools: requests to
+//! bytes, a server's bytes to answers, and a blocking [`Connection`] of both.
 //!
 //! The door has only the server's half. The packets and their fields are the door's own types; the
 //! frames are written and read here once more, so that a fault in the door's frames shows.
 
+mod connection;
 mod draft;
 mod response;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use spindle_gearman::wire::{
+use crate::wire::{
     AdminCommand, GrabKind, PacketType, Priority, QueueLimits, Request, Submit, SubmitKind,
 };
+use bytes::{BufMut, Bytes, BytesMut};
 
+pub use connection::Connection;
 pub use draft::decode_reply;
 pub use response::{ResponseError, decode_response};
 

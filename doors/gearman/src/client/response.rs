@@ -1,25 +1,27 @@
 //! A client's decoder of the published protocol.
 
+use crate::wire::{Assignment, HEADER_BYTES, JobStatus, PacketType, Response, parse_number};
 use bytes::{Buf, Bytes, BytesMut};
-use spindle_gearman::wire::{
-    Assignment, HEADER_BYTES, JobStatus, PacketType, Response, parse_number,
-};
 
 const MAGIC: &[u8] = b"\0RES";
 
 /// Why bytes of a server are no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ResponseError {
     /// Not the magic of a response.
+    #[error("the answer is not one of Gearman's")]
     WrongMagic,
     /// Longer than the caller takes.
+    #[error("an answer of {bytes} bytes is too long")]
     TooLong {
         /// The length in its header.
         bytes: u32,
     },
     /// Not a type that servers send.
+    #[error("servers send no packet of type {0}")]
     UnexpectedType(u32),
     /// A NUL is missing.
+    #[error("an argument is missing in a packet of type {0:?}")]
     ArgumentMissing(PacketType),
 }
 

@@ -1,0 +1,71 @@
+//! Limits on a peer, in a time that passes when nothing else is left to do.
+
+use tokio::{net::TcpListener, time::Instant};
+
+use super::*;
+
+/// A connection with limits on its peer, which is somewhere else; and the peer's side of it.
+async fn pair(peer_limits: PeerLimits) -> (Connection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (near, _) = listener.accept().await.unwrap();
+    let (_, connection) = Link::open(MaybeTls::Plain(near), usize::MAX).unwrap();
+    (Connection { peer: "192.0.2.1".parse().unwrap(), ..connection.with(peer_limits) }, far)
+}
+
+fn poke(no: i64) -> Bytes {
+    encode_request(no, "poke", None, None)
+}
+
+/// Two requests a second, and a clock that stands still: the third waits for half a second, each one behind it for half a
+/// second more.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_asks_too_fast_waits_its_turn() {
+    let rates = RequestRates::with_clock(None, Some(2), || Duration::ZERO).map(Arc::new);
+    let (connection, mut far) = pair(PeerLimits { rates, ..PeerLimits::default() }).await;
+    let begun = Instant::now();
+    let requests: Vec<u8> = (1..=4).flat_map(poke).collect();
+    far.write_all(&requests).await.unwrap();
+    far.shutdown().await.unwrap();
+    let mut served = Vec::new();
+    connection
+        .run(|request, responder| {
+            served.push((request.no, begun.elapsed().as_millis() / 500));
+            responder.ok();
+        })
+        .await;
+    assert_eq!(served, [(1, 0), (2, 0), (3, 1), (4, 3)]);
+}
+
+/// A peer that is owed an answer is not idle, however long that takes; then it is.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_waits_for_its_answer_is_not_idle() {
+    let idle_time = Some(Duration::from_secs(10));
+    let (connection, mut far) = pair(PeerLimits { idle_time, ..PeerLimits::default() }).await;
+    far.write_all(&poke(7)).await.unwrap();
+    tokio::spawn(connection.run(|_, responder| {
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(100)).await;
+            responder.ok();
+        });
+    }));
+    let begun = Instant::now();
+    let mut said = Vec::new();
+    far.read_to_end(&mut said).await.unwrap();
+    assert!(String::from_utf8_lossy(&said).contains("\"no\":7"), "{}", said.escape_ascii());
+    assert!(begun.elapsed() >= Duration::from_secs(100), "{:?}", begun.elapsed());
+}
+
+/// What has begun has to go on, whether idle peers are closed or not.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_stops_in_the_middle_of_a_message_is_closed() {
+    let (connection, mut far) = pair(PeerLimits::default()).await;
+    let request = poke(7);
+    far.write_all(&request[..request.len() - 1]).await.unwrap();
+    let begun = Instant::now();
+    let served = tokio::spawn(connection.run(|_, _| panic!("half a message was served")));
+    let mut said = Vec::new();
+    far.read_to_end(&mut said).await.unwrap();
+    served.await.unwrap();
+    assert!(said.is_empty() && begun.elapsed() >= STALL, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,135 @@
+//! What became of each job of a route.
+
+/// One job.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    /// The name that the server gave it when it accepted it.
+    name: Option<String>,
+    /// How often a worker of the route got it.
+    handed_out: u32,
+    /// A worker has reported its end.
+    is_worked: bool,
+    /// The server shows it as done.
+    is_done: bool,
+}
+
+/// The jobs of one route, by their numbers.
+#[derive(Debug)]
+pub struct Account(Vec<Entry>);
+
+/// What an account comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    /// Jobs that the server accepted.
+    pub jobs: usize,
+    /// Of these, those that were handed out again after the crash.
+    pub again: usize,
+    /// Of these, those that no worker of the route got, or that the server does not show as done.
+    pub lost: usize,
+}
+
+impl Account {
+    /// Of so many jobs, none of them submitted.
+    pub fn new(jobs: usize) -> Self {
+        Self(vec![Entry::default(); jobs])
+    }
+
+    /// The server has answered that it has the job, under this name.
+    pub fn accepted(&mut self, number: usize, name: String) {
+        self.change(number, |entry| entry.name = Some(name));
+    }
+
+    /// A worker got it.
+    pub fn handed_out(&mut self, number: usize) {
+        self.change(number, |entry| entry.handed_out += 1);
+    }
+
+    /// A worker has reported its end.
+    pub fn worked(&mut self, number: usize) {
+        self.change(number, |entry| entry.is_worked = true);
+    }
+
+    /// The server shows it as done.
+    pub fn done(&mut self, number: usize) {
+        self.change(number, |entry| entry.is_done = true);
+    }
+
+    /// All that the server has accepted: number and name.
+    pub fn names(&self) -> Vec<(usize, String)> {
+        let named = self.0.iter().enumerate();
+        named.filter_map(|(number, entry)| Some((number, entry.name.clone()?))).collect()
+    }
+
+    /// How many are accepted, and of how many a worker has reported the end.
+    pub fn progress(&self) -> (usize, usize) {
+        let count = |is_so: fn(&Entry) -> bool| self.0.iter().filter(|entry| is_so(entry)).count();
+        (count(|entry| entry.name.is_some()), count(|entry| entry.is_worked))
+    }
+
+    /// What it comes to, once the server was asked for each.
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for entry in self.0.iter().filter(|entry| entry.name.is_some()) {
+            sums.jobs += 1;
+            sums.again += usize::from(entry.handed_out > 1);
+            sums.lost += usize::from(entry.handed_out == 0 || !entry.is_done);
+        }
+        sums
+    }
+
+    /// What comes back from a server may be of another run.
+    fn change(&mut self, number: usize, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.0.get_mut(number) {
+            change(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four jobs that came to their end.
+    fn sound() -> Account {
+        let mut account = Account::new(4);
+        for number in 0..4 {
+            account.accepted(number, format!("{number}"));
+            account.handed_out(number);
+            account.worked(number);
+            account.done(number);
+        }
+        account
+    }
+
+    #[test]
+    fn jobs_that_came_to_their_end_are_not_lost() {
+        assert_eq!(sound().sums(), Sums { jobs: 4, again: 0, lost: 0 });
+        assert_eq!(sound().progress(), (4, 4));
+    }
+
+    #[test]
+    fn a_job_that_the_server_does_not_have_as_done_is_lost() {
+        let mut account = sound();
+        account.0[2].is_done = false;
+        assert_eq!(account.sums(), Sums { jobs: 4, again: 0, lost: 1 });
+    }
+
+    #[test]
+    fn a_job_that_no_worker_got_is_lost_whatever_the_server_says() {
+        let mut account = sound();
+        account.0[1].handed_out = 0;
+        account.0[3] = Entry { name: Some("3".to_owned()), ..Entry::default() };
+        assert_eq!(account.sums(), Sums { jobs: 4, again: 0, lost: 2 });
+    }
+
+    #[test]
+    fn a_job_that_was_never_accepted_is_not_lost_and_one_worked_twice_is_counted_once() {
+        let mut account = sound();
+        account.0[0] = Entry { handed_out: 1, ..Entry::default() };
+        account.handed_out(1);
+        account.handed_out(1);
+        account.done(99);
+        assert_eq!(account.sums(), Sums { jobs: 3, again: 1, lost: 0 });
+        assert_eq!(account.names().len(), 3);
+    }
+}

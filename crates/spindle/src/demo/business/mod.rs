@@ -1,0 +1,169 @@
+//! Queues as a company has them, from a seed: the same jobs each time, up to the times.
+//!
+//! - `payloads`: what jobs of each queue carry
+//! - `failures`: attempts that failed, for as many reasons as there are in a company
+//!
+//! [`furnish`] adds to what the routes left (some hundred jobs that are done) whatever a page can
+//! show: jobs that failed for good or wait for their next try, jobs that workers have, ready,
+//! scheduled and parked ones, a paused queue, limits that hold jobs back, tags and unique keys. It
+//! speaks the native API, and asks for nothing but the queues' names of [`super::route`].
+
+mod failures;
+mod payloads;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+pub use self::payloads::payload;
+use self::{failures::fail_some, payloads::random};
+use super::doors::Addresses;
+use crate::client::{
+    session::AskError,
+    web::{ApiRequest, Http},
+    when::{now_ms, rfc3339},
+};
+
+/// Jobs that a worker has stay with it for as long as anybody looks at a demo.
+const HELD_MS: u64 = 24 * 3_600_000;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Queues whose jobs somebody has now: the worker's name, and how many.
+const HELD: [(&str, &str, u64); 5] = [
+    ("mail", "mailer-1", 2),
+    ("resize", "media-1", 3),
+    ("resize", "media-2", 1),
+    ("import", "importer-1", 2),
+    ("search-index", "search-1", 1),
+];
+
+/// Fills the queues.
+pub fn furnish(addresses: &Addresses) -> Result<(), AskError> {
+    let filling = Filling { http: addresses.http(), random: random("furnish", 0) };
+    filling.all()
+}
+
+/// The server, and what comes next of the seed.
+struct Filling {
+    http: Http,
+    random: ChaCha8Rng,
+}
+
+impl Filling {
+    fn all(mut self) -> Result<(), AskError> {
+        // Failures first: their jobs are the only ready ones then, so the right ones are leased.
+        fail_some(&mut self)?;
+        self.limit()?;
+        self.hold()?;
+        self.wait()?;
+        self.http.answer(ApiRequest::post("/api/v1/queues/reports/pause"))?;
+        Ok(())
+    }
+
+    /// Two constraints, and queues with settings as people make them.
+    fn limit(&self) -> Result<(), AskError> {
+        for (name, rule) in [
+            (
+                "one-import-per-customer",
+                json!({"queue": "import", "per": "/customer", "running_max": 1}),
+            ),
+            ("smtp-quota", json!({"queue": "mail", "rate": {"count": 120, "per_ms": 60_000}})),
+            ("four-media-jobs", json!({"queue_glob": "resize*", "running_max": 4})),
+        ] {
+            self.put(&format!("/api/v1/constraints/{name}"), &rule)?;
+        }
+        for (queue, settings) in [
+            ("mail", json!({"fails_max": 8, "backoff": {"base_ms": 30_000, "factor": 2}})),
+            ("import", json!({"ttr_default_ms": HOUR_MS, "jobs_max": 50_000})),
+            ("invoices", json!({"keep_ms": 30 * 24 * HOUR_MS})),
+            ("reports", json!({"attempts_max": 3})),
+            ("resize", json!({"jobs_max": 20})),
+            ("thumbnails", json!({"keep_ms": HOUR_MS})),
+        ] {
+            self.put(&format!("/api/v1/queues/{queue}/settings"), &settings)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, path: &str, body: &Value) -> Result<(), AskError> {
+        self.http.answer(ApiRequest::of(Method::PUT, path).with(body))?;
+        Ok(())
+    }
+
+    /// Jobs that workers have.
+    fn hold(&mut self) -> Result<(), AskError> {
+        for (queue, worker, count) in HELD {
+            let jobs = (0..count).map(|at| {
+                // Each import is another customer's: one customer has one at a time.
+                let mut job = self.job(queue, json!({"ttr_ms": HELD_MS}));
+                if queue == "import" {
+                    job["payload"]["customer"] = json!(format!("C-{}", 1040 + at));
+                }
+                job
+            });
+            let jobs = jobs.collect();
+            self.submit(jobs)?;
+            for _ in 0..count {
+                let wish = json!({"queues": [queue], "worker": worker});
+                self.http.answer(ApiRequest::post("/api/v1/lease").with(&wish))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Jobs that wait, each for another reason.
+    fn wait(&mut self) -> Result<(), AskError> {
+        let now = now_ms();
+        let mut jobs = Vec::new();
+        for (queue, count) in
+            [("mail", 34), ("resize", 9), ("search-index", 58), ("reports", 6), ("webhooks", 3)]
+        {
+            for _ in 0..count {
+                let urgent = self.random.random_ratio(1, 8);
+                let tag = ["campaign-42", "eu", "us", "trial"][self.random.random_range(0..4)];
+                let more = json!({"priority": if urgent { 5 } else { 0 }, "tags": [tag]});
+                jobs.push(self.job(queue, more));
+            }
+        }
+        for at in 0..7 {
+            // Customers that have an import already: the constraint holds these back.
+            let mut job = self.job("import", json!({"tags": ["nightly"]}));
+            job["payload"]["customer"] = json!(format!("C-{}", 1040 + at % 2));
+            jobs.push(job);
+        }
+        for at in 1..=12_u64 {
+            let key = format!("2026-11-{}", 1040 + at);
+            let more = json!({
+                "run_at": rfc3339(now + at * 7 * HOUR_MS), "tags": ["monthly"],
+                "unique": {"key": key},
+            });
+            jobs.push(self.job("invoices", more));
+        }
+        for _ in 0..4 {
+            jobs.push(self.job("invoices", json!({"parked": true, "tags": ["needs-review"]})));
+        }
+        self.submit(jobs)
+    }
+
+    /// A job of a queue, as the next of the seed.
+    fn job(&mut self, queue: &str, more: Value) -> Value {
+        let mut job = match more {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        job.insert("queue".to_owned(), json!(queue));
+        job.insert("payload".to_owned(), Value::Object(payload(queue, self.random.random())));
+        Value::Object(job)
+    }
+
+    /// Submits jobs in one request; one that is refused is an error.
+    fn submit(&self, jobs: Vec<Value>) -> Result<(), AskError> {
+        let asking = ApiRequest::post("/api/v1/jobs/batch").with(&json!({ "jobs": jobs }));
+        let answer: Value = self.http.ask(asking)?;
+        if answer.get("refused").and_then(Value::as_u64) == Some(0) {
+            return Ok(());
+        }
+        Err(AskError::Strange(answer.to_string()))
+    }
+}

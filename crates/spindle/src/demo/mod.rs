@@ -1,0 +1,154 @@
+//! `spindle demo`: all of Spindle in one command, in a folder that goes with it.
+//!
+//! ```text
+//!            route: one queue each                      place: a child process
+//!   ┌────────────────────────────────────┐          ┌──────────────────────────┐
+//!   │ submitter (crew)   worker (crew)   │  doors   │ spindle serve            │
+//!   │ Gearman            jobd worker     │ <──────> │ on ports of its own, in  │
+//!   │ Workq              LightJQ ...     │          │ a temporary folder       │
+//!   └─────────────────┬──────────────────┘          └──────────────────────────┘
+//!                     │ what was answered                    ^
+//!                     v                                      │ SIGKILL when half is accepted,
+//!                 account ── what the server shows ──────────┘ and a start on the same folder
+//! ```
+//!
+//! - `route`: which door jobs come in through, and which one they are worked through
+//! - `task`: one job, and how it is known again whatever a door made of its payload
+//! - `doors`: a submitter and a worker for each protocol, made of the clients that there are
+//! - `crew`: the threads, which go on after the server was killed
+//! - `account`: what became of each job; a job that the server accepted and nobody finished is lost
+//! - `place`: the server as a process, its folder, its ports
+//! - `business`: queues as a company has them, from a seed: what the pages show afterwards
+//! - `show`: progress and the table
+//!
+//! The server's own word is not enough for the account: a job counts as done if a worker got it
+//! through the route's door *and* the server, which was killed in between, shows it as done.
+
+mod account;
+mod business;
+mod crew;
+mod doors;
+mod place;
+mod route;
+mod show;
+mod task;
+
+use std::{
+    io::{self, BufRead, Write},
+    process,
+    sync::Arc,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+
+use self::{
+    crew::{Crew, Numbers, Shared},
+    place::Stage,
+    show::Screen,
+};
+use crate::{cli::DemoArgs, exit::Code, signals};
+
+/// How often it is looked how far the jobs are.
+const LOOK: Duration = Duration::from_millis(50);
+/// After so many looks without any progress the account is made all the same.
+const IDLE_LOOKS_MAX: u32 = 2_400;
+
+/// Runs the demo. The exit code says whether a job was lost.
+pub fn demo(args: &DemoArgs) -> anyhow::Result<Code> {
+    let stage = Stage::default();
+    clear_when_asked(&stage).context("cannot watch for signals")?;
+    let outcome = perform(args, &stage);
+    // Also after an error: whoever watches for signals has the stage, too, so nothing drops it.
+    stage.close();
+    outcome
+}
+
+fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
+    let screen = Screen::new(args.jobs);
+    let http = stage.open().context("cannot start a server")?;
+    screen.line(format!("a server runs on ports and in a folder of its own: http://{http}/"));
+    let shared = Arc::new(Shared::new(stage.addresses()?, args.jobs));
+    doors::prepare(&shared.addresses).context("cannot set its queues")?;
+    let crew = Crew::start(&shared).context("cannot start threads")?;
+    let outcome = run(stage, &shared, &screen);
+    shared.stop();
+    screen.end();
+    // Without a server nobody would come to an end soon.
+    outcome?;
+    crew.join();
+    let rows = crew::audit(&shared);
+    screen.line("now the queues get what a company has in them, for the pages".to_owned());
+    business::furnish(&shared.addresses).context("cannot fill the queues")?;
+    let lost = show::print_table(&rows, &mut io::stdout().lock())?;
+    if !args.once {
+        await_enter(&format!("http://{http}/"))?;
+    }
+    Ok(if lost == 0 { Code::Ok } else { Code::Error })
+}
+
+/// Watches the jobs to their end, and kills the server when half of them are accepted.
+fn run(stage: &Stage, shared: &Shared, screen: &Screen) -> anyhow::Result<()> {
+    let (mut idle, mut before, mut was_killed) = (0, Numbers::default(), false);
+    loop {
+        sleep(LOOK);
+        let now = shared.numbers();
+        screen.show(shared);
+        if !was_killed && now.accepted * 2 >= now.all {
+            was_killed = true;
+            kill(stage, shared, screen, now)?;
+        }
+        if was_killed && now.accepted == now.all && crew::is_drained(shared) {
+            return Ok(());
+        }
+        idle = if now == before { idle + 1 } else { 0 };
+        if idle == IDLE_LOOKS_MAX {
+            let trouble = shared.trouble().unwrap_or_else(|| "nobody saw an error".to_owned());
+            screen.line(format!("nothing happens any more ({trouble}): this is how it stands"));
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// Kills the server as a crash would, and starts it on what it left.
+fn kill(stage: &Stage, shared: &Shared, screen: &Screen, now: Numbers) -> anyhow::Result<()> {
+    shared.close_gate();
+    let pid = stage.kill()?;
+    let Numbers { accepted, worked, .. } = now;
+    screen.line(format!(
+        "SIGKILL for the server, process {pid}: {accepted} jobs accepted, {worked} worked so far"
+    ));
+    let begun = Instant::now();
+    stage.restart().context("the server does not start again")?;
+    let ms = begun.elapsed().as_millis();
+    screen.line(format!("it runs again after {ms} ms, on the same folder; everybody goes on"));
+    shared.open_gate();
+    Ok(())
+}
+
+/// Signals that end programs, and a terminal that goes, end the server and remove the folder too.
+fn clear_when_asked(stage: &Stage) -> io::Result<()> {
+    let (of_first, of_hangup) = (stage.clone(), stage.clone());
+    signals::on_hangup(move || {
+        of_hangup.close();
+        process::exit(Code::Error as i32);
+    })?;
+    signals::watch(
+        move |ending| {
+            of_first.close();
+            process::exit(ending.code());
+        },
+        |_| {},
+    )
+}
+
+fn await_enter(page: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    writeln!(err, "\nThe web page: {page}")?;
+    writeln!(err, "Enter ends the server and removes its folder.")?;
+    drop(err);
+    io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! What a person does on pages, by clicks and keys.
+
+use serde_json::{Value, json};
+use spindle_testkit::wait_until;
+
+use crate::browser::{Browser, Screen};
+use crate::data::{HOSTILE, Served};
+use crate::pages::encoded;
+
+#[test]
+fn queues_are_paused_and_resumed() {
+    let served = Served::empty(&[]);
+    served.submit(&json!({ "queue": "mail" }));
+    pause_and_resume(&served, &Browser::of(&served.http));
+}
+
+#[test]
+fn pages_work_without_scripts_and_on_a_phone() {
+    let served = Served::filled();
+    let browser = Browser::without_scripts(&served.http);
+    browser.screen(Screen::Phone);
+    pause_and_resume(&served, &browser);
+    browser.open("/jobs");
+    browser.type_into("main input[name=queue]", "import");
+    browser.press("Search");
+    browser.says("connection refused to db-5");
+    let id = served.submit(&json!({ "queue": "lone", "unique": { "key": "k" } }));
+    browser.type_into("header input[type=search]", &format!("{id}\n"));
+    browser.says(&format!("Job {id}"));
+    browser.press("Delete…");
+    browser.press(&format!("Delete job {id}"));
+    served.await_status(id, "gone");
+}
+
+fn pause_and_resume(served: &Served, browser: &Browser) {
+    browser.open("/queue?queue=mail");
+    browser.press("Pause…");
+    assert!(!served.is_paused("mail"), "asked only");
+    browser.press("Pause the queue");
+    browser.says("nothing is leased from it until it is resumed");
+    served.await_paused("mail", true);
+    browser.press("Resume…");
+    browser.press("Resume the queue");
+    served.await_paused("mail", false);
+}
+
+#[test]
+fn jobs_are_retried_and_deleted_one_and_all() {
+    let served = Served::empty(&[]);
+    let dead: Vec<u64> = (0..4).map(|_| served.dead("import", "connection refused")).collect();
+    let browser = Browser::of(&served.http);
+    browser.open(&format!("/jobs/{}", dead[0]));
+    browser.says("connection refused");
+    browser.press("Retry…");
+    browser.press(&format!("Retry job {}", dead[0]));
+    served.await_status(dead[0], "ready");
+    browser.open("/dead?queue=import");
+    browser.press("Delete all…");
+    browser.says("Delete 3 jobs?");
+    browser.press("Delete 3 jobs");
+    browser.says("3 jobs changed");
+    for id in &dead[1..] {
+        served.await_status(*id, "gone");
+    }
+    served.await_status(dead[0], "ready");
+}
+
+#[test]
+fn hostile_queues_are_paused_and_their_jobs_deleted_like_others() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    for name in HOSTILE {
+        let id = served.submit(&json!({ "queue": name, "payload": name }));
+        let queue = encoded(name);
+        browser.open(&format!("/queue?queue={queue}"));
+        browser.press("Pause…");
+        browser.press("Pause the queue");
+        served.await_paused(&queue, true);
+        browser.press("Purge…");
+        browser.press("Delete 1 job");
+        served.await_status(id, "gone");
+        served.ask(&format!("POST /api/v1/queues/{queue}/resume"), &Value::Null);
+    }
+    assert!(browser.complaints().is_empty());
+}
+
+#[test]
+fn pages_follow_what_happens() {
+    let served = Served::empty(&[]);
+    served.submit(&json!({ "queue": "mail" }));
+    let browser = Browser::of(&served.http);
+    browser.open("/queue?queue=mail");
+    // It is the same page all the time: nothing loads it again.
+    browser.run("window.isFirst = true");
+    wait_until("the live feed", || {
+        browser.run("return !document.getElementById('live').hidden") == true
+    });
+    let id = served.submit(&json!({ "queue": "mail", "payload": "new" }));
+    wait_until("the new job", || browser.has(&format!("main a[href='/jobs/{id}']")));
+    assert_eq!(browser.run("return window.isFirst"), true);
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+#[test]
+fn a_form_is_not_replaced_while_somebody_fills_it_in() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    browser.open("/jobs");
+    wait_until("the live feed", || {
+        browser.run("return !document.getElementById('live').hidden") == true
+    });
+    browser.type_into("main input[name=queue]", "ma");
+    let id = served.submit(&json!({ "queue": "mail" }));
+    // Another feed of this browser hears that something has happened: so has that of the page.
+    let heard = "const done = arguments[0];
+        const feed = new EventSource('/live');
+        feed.addEventListener('open', () => fetch('/api/v1/queues/other/pause', { method: 'POST' }));
+        feed.addEventListener('moved', () => { feed.close(); setTimeout(done, 200); });";
+    browser.run_async(heard);
+    assert!(!browser.has(&format!("main a[href='/jobs/{id}']")));
+    assert_eq!(browser.run("return document.activeElement.value"), "ma");
+}
+
+#[test]
+fn marked_jobs_are_counted_and_acted_on() {
+    let served = Served::empty(&[]);
+    let ids: Vec<u64> = (0..3).map(|_| served.submit(&json!({ "queue": "mail" }))).collect();
+    let browser = Browser::of(&served.http);
+    browser.open("/jobs?queue=mail&status=ready");
+    let bar = "return !document.querySelector('.marked').hidden";
+    assert_eq!(browser.run(bar), false, "nothing is marked yet");
+    browser.click("input[name=ids]");
+    browser.says("1 marked");
+    browser.click("th input");
+    browser.says("3 marked");
+    browser.click(&format!("input[name=ids][value='{}']", ids[1]));
+    browser.press("Park…");
+    browser.says("Park 2 jobs?");
+    browser.press("Park 2 jobs");
+    browser.says("2 jobs changed");
+    assert_eq!(
+        ids.iter().map(|id| served.status_of(*id)).collect::<Vec<_>>(),
+        ["parked", "ready", "parked"]
+    );
+}
+
+#[test]
+fn columns_are_chosen_and_stay() {
+    let served = Served::empty(&[]);
+    served.submit(&json!({ "queue": "mail", "unique": { "key": "invoice-7" } }));
+    let browser = Browser::of(&served.http);
+    browser.open("/jobs");
+    assert!(!browser.text().contains("invoice-7"));
+    browser.click("details.columns summary");
+    browser.click("input[name=column][value=key]");
+    browser.press("Show these");
+    browser.says("invoice-7");
+    assert_eq!(browser.at(), "/jobs");
+    browser.open("/dead");
+    browser.open("/jobs");
+    browser.says("invoice-7");
+}
+
+#[test]
+fn the_page_of_the_api_tries_requests() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    browser.open("/api/docs");
+    wait_until("the operations", || browser.has("#operations-jobs-submit_job, .opblock"));
+    let first = browser.run("return document.querySelector('.opblock-tag').textContent");
+    assert!(first.as_str().unwrap().starts_with("jobs"), "{first}");
+    browser.click("#operations-queues-list_queues .opblock-summary-control");
+    wait_until("the form", || browser.has("#operations-queues-list_queues .execute"));
+    browser.click("#operations-queues-list_queues .execute");
+    wait_until("the answer", || {
+        browser.has("#operations-queues-list_queues .live-responses-table .response-col_status")
+    });
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+#[test]
+fn keys_lead_to_pages_and_to_the_search() {
+    let served = Served::filled();
+    let browser = Browser::of(&served.http);
+    browser.open("/");
+    browser.type_into("body", "?");
+    assert!(browser.has("dialog[open]"));
+    browser.click("dialog button");
+    browser.type_into("body", "gq");
+    wait_until("the queues", || browser.at() == "/queues");
+    browser.type_into("body", "/");
+    assert_eq!(browser.run("return document.activeElement.type"), "search");
+    // The first stop of the tab key leads past the bar.
+    browser.open("/");
+    browser.type_into("body", "\u{e004}");
+    assert_eq!(browser.run("return document.activeElement.className"), "skip");
+}

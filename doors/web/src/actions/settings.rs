@@ -1,0 +1,245 @@
+//! The settings of a queue: all that the API can set, as a form.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use jiff::{SignedDuration, Span, SpanRelativeTo};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+use spindle_http::{Answered, Problem};
+
+use crate::actions::Answer;
+use crate::form::Form;
+use crate::html::{Tab, cut, hidden_form, queue_path, shell};
+use crate::page::Page;
+use crate::pages::queue::named;
+use crate::shapes::{Queue, QueueName};
+
+/// How a setting is written in the form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A whole number.
+    Number,
+    /// A number with decimals.
+    Decimal,
+    /// A time with its unit; milliseconds for the API.
+    Time,
+    /// One of these, or none.
+    Word(&'static [&'static str]),
+}
+
+/// A setting: its path in the API's settings, its name in the form, its label, a hint.
+struct Field(&'static [&'static str], &'static str, &'static str, &'static str, Kind);
+
+const FIELDS: [Field; 13] = [
+    Field(
+        &["fails_max"],
+        "fails_max",
+        "Failures until a job is dead",
+        "5; 0 is no limit",
+        Kind::Number,
+    ),
+    Field(
+        &["attempts_max"],
+        "attempts_max",
+        "Leases until a job is dead",
+        "5; 0 is no limit",
+        Kind::Number,
+    ),
+    Field(&["backoff", "base_ms"], "base", "Wait after the first failure", "10 s", Kind::Time),
+    Field(&["backoff", "factor"], "factor", "After each further one, times", "2", Kind::Decimal),
+    Field(&["backoff", "cap_ms"], "cap", "But no longer than", "1 h", Kind::Time),
+    Field(
+        &["backoff", "jitter"],
+        "jitter",
+        "Share of the wait that chance may take off",
+        "0.25",
+        Kind::Decimal,
+    ),
+    Field(
+        &["ttr_default_ms"],
+        "ttr_default",
+        "Time to run of jobs that have none",
+        "1 min",
+        Kind::Time,
+    ),
+    Field(&["keep_ms"], "keep", "Keep done jobs for", "1 day", Kind::Time),
+    Field(&["keep_dead_ms"], "keep_dead", "Keep dead jobs for", "7 days", Kind::Time),
+    Field(
+        &["finished_max"],
+        "finished_max",
+        "Keep at most so many done and dead jobs",
+        "",
+        Kind::Number,
+    ),
+    Field(&["jobs_max"], "jobs_max", "Unfinished jobs at most; more are refused", "", Kind::Number),
+    Field(&["bytes_max"], "bytes_max", "Bytes of their payloads at most", "", Kind::Number),
+    Field(
+        &["bytes_type"],
+        "bytes_type",
+        "What Workq's and Gearman's payloads are, for constraints",
+        "",
+        Kind::Word(&["bytes", "json", "msgpack"]),
+    ),
+];
+
+/// The form, with what is set now.
+pub(crate) async fn show(page: Page) -> Answer {
+    let (name, path) = named(&page.query())?;
+    let (set, tag): (Value, String) = page.ask.get_tagged(&format!("{path}/settings")).await?;
+    let value = |field: &Field| written(&set, field);
+    Ok(shell(&page, Tab::Queues, "Settings", form(&page, &name, value, &tag, None)).await)
+}
+
+/// Sets what the form says, unless somebody else has set something meanwhile.
+pub(crate) async fn save(page: Page, asked: Form) -> Answer {
+    let (name, path) = named(&asked.query())?;
+    let tag = asked.field("tag");
+    let set = match body(&asked) {
+        Ok(body) => page.ask.put(&format!("{path}/settings"), &body, tag).await,
+        Err(problem) => Err(problem.into()),
+    };
+    let Err(fault) = set else {
+        // An empty queue goes when nothing is set for it any more.
+        let is_there = page.ask.get::<Queue>(&path).await.is_ok();
+        let to = if is_there { queue_path("/queue", &name) } else { "/queues".to_owned() };
+        return Ok(Redirect::to(&to).into_response());
+    };
+    // What was written is not lost.
+    let value = |Field(_, field, ..): &Field| asked.field(field).to_owned();
+    let body = form(&page, &name, value, tag, Some(&fault.detail));
+    let mut response: Response = shell(&page, Tab::Queues, "Settings", body).await;
+    *response.status_mut() = fault.status();
+    Ok(response)
+}
+
+fn form(
+    page: &Page,
+    name: &QueueName,
+    value: impl Fn(&Field) -> String,
+    tag: &str,
+    wrong: Option<&str>,
+) -> Markup {
+    let (queue_field, queue) = name.field();
+    html! {
+        div {
+            h1 dir="auto" { "Settings of " (cut(&name.shown(), 200)) }
+            p.muted { "What is left empty is as the protocol of each job has it by default." }
+            @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } }
+            form.stack method="post" action="/queue/settings" {
+                (hidden_form(page))
+                input type="hidden" name=(queue_field) value=(queue);
+                input type="hidden" name="tag" value=(tag);
+                div.fields { @for field in &FIELDS { (input(field, &value(field))) } }
+                div.acts {
+                    button.btn.primary type="submit" { "Save the settings" }
+                    a.btn href=(queue_path("/queue", name)) { "Back" }
+                }
+            }
+        }
+    }
+}
+
+fn input(Field(_, name, label, hint, kind): &Field, value: &str) -> Markup {
+    let hint =
+        if hint.is_empty() { "not set".to_owned() } else { format!("not set; for example {hint}") };
+    html! {
+        div {
+            label for=(name) { (label) }
+            @match kind {
+                Kind::Word(words) => select id=(name) name=(name) {
+                    option value="" { "not set" }
+                    @for word in *words { option value=(word) selected[value == *word] { (word) } }
+                },
+                _ => input id=(name) name=(name) value=(value) placeholder=(hint) maxlength="40"
+                    inputmode=[(*kind == Kind::Number).then_some("numeric")] autocomplete="off";,
+            }
+        }
+    }
+}
+
+/// What is set, as the form writes it.
+fn written(set: &Value, Field(path, _, _, _, kind): &Field) -> String {
+    let found = path.iter().fold(set, |value, key| &value[*key]);
+    match (kind, found) {
+        (_, Value::Null) => String::new(),
+        (Kind::Time, value) => value.as_u64().map(time_written).unwrap_or_default(),
+        (_, Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    }
+}
+
+fn time_written(ms: u64) -> String {
+    match i64::try_from(ms) {
+        Ok(ms) => format!("{:#}", SignedDuration::from_millis(ms)),
+        Err(_) => format!("{ms} ms"),
+    }
+}
+
+/// What the form says, as the API takes it.
+fn body(form: &Form) -> Answered<Value> {
+    let mut body = Map::new();
+    for field @ Field(path, name, ..) in &FIELDS {
+        let Some(text) = form.given(name) else { continue };
+        let value = read(field, text)?;
+        let mut place = &mut body;
+        for outer in &path[..path.len() - 1] {
+            let inner = place.entry(*outer).or_insert_with(|| Map::new().into());
+            place = inner.as_object_mut().expect("it was made as one");
+        }
+        place.insert(path[path.len() - 1].to_owned(), value);
+    }
+    Ok(Value::Object(body))
+}
+
+fn read(Field(_, _, label, _, kind): &Field, text: &str) -> Answered<Value> {
+    let refused = |what: &str| Problem::out_of_range(format!("{label}: {text} is {what}"));
+    match kind {
+        Kind::Number => {
+            let number: Option<u64> = text.replace(',', "").parse().ok();
+            number.map(Value::from).ok_or_else(|| refused("no whole number"))
+        }
+        // As it is written: the API reads decimals digit by digit.
+        Kind::Decimal => serde_json::from_str::<serde_json::Number>(text)
+            .map(Value::from)
+            .map_err(|_| refused("no number")),
+        Kind::Time => time_read(text)
+            .map(Value::from)
+            .ok_or_else(|| refused("no time; write it as in 90 s, 5 min, 1 h 30 min or 7 days")),
+        Kind::Word(_) => Ok(text.into()),
+    }
+}
+
+/// Milliseconds.
+fn time_read(text: &str) -> Option<u64> {
+    // A span has no room for the longest times.
+    let number = text.strip_suffix("ms").map(str::trim_end);
+    if let Some(number) = number.filter(|number| number.bytes().all(|it| it.is_ascii_digit())) {
+        return number.parse().ok();
+    }
+    let span: Span = text.parse().ok()?;
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    u64::try_from(duration.as_millis()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for ms in [0, 1, 999, 1_000, 90_000, 5_400_000, 604_800_001, u64::MAX] {
+            assert_eq!(time_read(&time_written(ms)), Some(ms), "{}", time_written(ms));
+        }
+        for (text, ms) in [
+            ("90 s", 90_000),
+            ("5 min", 300_000),
+            ("1h 30m", 5_400_000),
+            ("7 days", 604_800_000),
+            ("0 s", 0),
+        ] {
+            assert_eq!(time_read(text), Some(ms), "{text}");
+        }
+        for wrong in ["5", "-5 s", "soon", "1 month", "", "ms", "1.5.5 s"] {
+            assert_eq!(time_read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Jobs in rows: with the columns that a person has chosen, and boxes to mark some of them.
+
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use spindle_access::Role;
+
+use crate::cookie;
+use crate::form::Form;
+use crate::html::{bytes, cut, hidden_form, job_link, queue_link, status_badge, time};
+use crate::page::Page;
+use crate::pages::login::own_path;
+use crate::query::Query;
+use crate::shapes::Job;
+
+/// A column; the job's number is always the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Column {
+    Status,
+    Queue,
+    Tries,
+    What,
+    Tags,
+    Key,
+    Priority,
+    Door,
+    Worker,
+    Payload,
+    Runs,
+    Finished,
+    Submitted,
+}
+
+impl Column {
+    /// All, as they stand from left to right: their names in the cookie and on the page.
+    const ALL: [(Column, &str, &str); 13] = [
+        (Column::Status, "status", "Status"),
+        (Column::Queue, "queue", "Queue"),
+        (Column::Tries, "tries", "Tries"),
+        (Column::What, "what", "What"),
+        (Column::Tags, "tags", "Tags"),
+        (Column::Key, "key", "Unique key"),
+        (Column::Priority, "priority", "Priority"),
+        (Column::Door, "door", "Door"),
+        (Column::Worker, "worker", "Worker"),
+        (Column::Payload, "payload", "Payload"),
+        (Column::Runs, "runs", "Runs"),
+        (Column::Finished, "finished", "Finished"),
+        (Column::Submitted, "submitted", "Submitted"),
+    ];
+    /// Those of who has chosen none.
+    const USUAL: [Column; 5] =
+        [Column::Status, Column::Queue, Column::Tries, Column::What, Column::Submitted];
+
+    fn is_number(self) -> bool {
+        use Column::{Finished, Payload, Priority, Runs, Submitted, Tries};
+        matches!(self, Tries | Priority | Payload | Runs | Finished | Submitted)
+    }
+}
+
+/// The columns of lists of jobs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Columns(Vec<Column>);
+
+impl Columns {
+    /// Those that a cookie names; the usual ones if it names none that there is.
+    pub fn named(text: &str) -> Columns {
+        let names: Vec<&str> = text.split('.').collect();
+        let found = Column::ALL.into_iter().filter(|(_, name, _)| names.contains(name));
+        let found: Vec<Column> = found.map(|(column, ..)| column).collect();
+        if found.is_empty() { Columns::usual() } else { Columns(found) }
+    }
+
+    fn usual() -> Columns {
+        Columns(Column::USUAL.to_vec())
+    }
+
+    /// What the cookie says.
+    fn names(&self) -> String {
+        let chosen = Column::ALL.into_iter().filter(|(column, ..)| self.has(*column));
+        chosen.map(|(_, name, _)| name).collect::<Vec<_>>().join(".")
+    }
+
+    fn has(&self, column: Column) -> bool {
+        self.0.contains(&column)
+    }
+
+    fn without(&self, column: Column) -> Columns {
+        Columns(self.0.iter().copied().filter(|it| *it != column).collect())
+    }
+
+    fn keep(&self, headers: &mut HeaderMap, encrypted: bool) {
+        cookie::set(headers, cookie::COLUMNS, &self.names(), Some(cookie::CHOICE_TIME), encrypted);
+    }
+}
+
+/// Remembers which columns are wanted, and goes back to the list.
+pub(crate) async fn choose(page: Page, form: Form) -> Response {
+    let mut response = Redirect::to(own_path(form.field("next"))).into_response();
+    let names = form.query().joined("column");
+    let columns = Columns::named(&names.get("column").unwrap_or_default().replace(',', "."));
+    columns.keep(response.headers_mut(), page.visit.is_encrypted);
+    response
+}
+
+/// The list of columns to choose from.
+pub(crate) fn chooser(page: &Page) -> Markup {
+    html! {
+        details.columns {
+            summary.btn { "Columns" }
+            form method="post" action="/columns" data-aside {
+                (hidden_form(page))
+                input type="hidden" name="next" value=(own_path(&page.visit.at));
+                @for (column, name, title) in Column::ALL {
+                    label {
+                        input type="checkbox" name="column" value=(name)
+                            checked[page.visit.columns.has(column)];
+                        " " (title)
+                    }
+                }
+                button.btn.primary type="submit" { "Show these" }
+            }
+        }
+    }
+}
+
+/// The usual columns, for pages that show a few jobs.
+pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
+    let columns = Columns::usual();
+    let columns = if with_queue { columns } else { columns.without(Column::Queue) };
+    rows(jobs, now_ms, &columns, false)
+}
+
+/// The chosen columns; for who may act, each row with a box, and what can be done to the marked ones.
+/// `filter` is what the list shows: actions that fit none of it are not offered.
+pub(crate) fn of_list(page: &Page, jobs: &[Job], filter: &Query) -> Markup {
+    let has_queue = filter.fields().any(|(name, _)| name.starts_with("queue"));
+    let columns = &page.visit.columns;
+    let columns = if has_queue { columns.without(Column::Queue) } else { columns.clone() };
+    if !page.may(Role::Manage) {
+        return rows(jobs, page.now_ms(), &columns, false);
+    }
+    html! {
+        form.marks method="get" action="/jobs/all/delete" {
+            // A token for some queues may act on jobs of a queue that it names.
+            @for name in ["queue", "queue_base64"] {
+                @if let Some(value) = filter.get(name) {
+                    input type="hidden" name=(name) value=(value);
+                }
+            }
+            (rows(jobs, page.now_ms(), &columns, true))
+            div.marked {
+                span { "With the marked jobs:" }
+                @for (action, word) in actions(filter.get("status")) {
+                    button.btn.danger[action == "delete"] type="submit"
+                        formaction={ "/jobs/all/" (action) } { (word) }
+                }
+            }
+        }
+    }
+}
+
+/// The actions on jobs of a status, or of any.
+fn actions(status: Option<&str>) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let fits: &[&str] = match status {
+        Some("dead" | "done") => &["retry", "delete"],
+        Some("parked") => &["release", "cancel", "delete"],
+        Some("leased") => &["cancel", "delete"],
+        Some("ready" | "scheduled") => &["park", "cancel", "delete"],
+        _ => &["retry", "park", "release", "cancel", "delete"],
+    };
+    let all = [
+        ("retry", "Retry…"),
+        ("park", "Park…"),
+        ("release", "Release…"),
+        ("cancel", "Cancel…"),
+        ("delete", "Delete…"),
+    ];
+    all.into_iter().filter(|(action, _)| fits.contains(action))
+}
+
+fn rows(jobs: &[Job], now_ms: u64, columns: &Columns, with_boxes: bool) -> Markup {
+    let shown = || Column::ALL.into_iter().filter(|(column, ..)| columns.has(*column));
+    html! {
+        table.list {
+            thead {
+                tr {
+                    @if with_boxes { th.box { span.unseen { "Mark" } } }
+                    th { "Job" }
+                    @for (column, _, title) in shown() {
+                        th.r[column.is_number()].opt[column == Column::Tries] { (title) }
+                    }
+                }
+            }
+            tbody {
+                @for job in jobs {
+                    tr data-key=(job.id) {
+                        @if with_boxes {
+                            td.box {
+                                label {
+                                    input type="checkbox" name="ids" value=(job.id)
+                                        aria-label={ "Mark job " (job.id) };
+                                }
+                            }
+                        }
+                        td { (job_link(job.id)) }
+                        @for (column, ..) in shown() { (cell(column, job, now_ms, columns)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
+    let when = |at: &Option<String>| {
+        html! { td.r.nowrap { @if let Some(at) = at { (time(at, now_ms)) } } }
+    };
+    let tags = |count: usize| {
+        html! { @for tag in job.tags.iter().take(count) { " " span.tag { (cut(tag, 24)) } } }
+    };
+    match column {
+        Column::Status => html! { td { (status_badge(&job.status)) } },
+        Column::Queue => html! { td.name { (queue_link(&job.queue)) } },
+        Column::Tries => html! { td.r.opt { (job.attempts) } },
+        Column::What => html! {
+            td.what {
+                (what(job, now_ms))
+                @if !columns.has(Column::Tags) { (tags(3)) }
+            }
+        },
+        Column::Tags => html! { td { (tags(8)) } },
+        Column::Key => html! {
+            td.mono dir="auto" { @if let Some(key) = &job.unique_key { (cut(key, 80)) } }
+        },
+        Column::Priority => html! { td.r { (job.priority) } },
+        Column::Door => html! { td { (job.origin) } },
+        Column::Worker => html! {
+            td.mono dir="auto" { @if let Some(lease) = &job.lease { (cut(&lease.worker, 60)) } }
+        },
+        Column::Payload => html! { td.r.nowrap { (bytes(job.payload_bytes)) } },
+        Column::Runs => when(&job.run_at),
+        Column::Finished => when(&job.finished_at),
+        Column::Submitted => html! { td.r.nowrap { (time(&job.created_at, now_ms)) } },
+    }
+}
+
+/// What matters most about a job of its status.
+fn what(job: &Job, now_ms: u64) -> Markup {
+    let error = job.result.as_ref().filter(|result| !result.success).map(|result| {
+        [&result.error, &result.message, &result.code].into_iter().find(|text| !text.is_empty())
+    });
+    let error = error.flatten().map(|text| cut(text.lines().next().unwrap_or_default(), 100));
+    html! {
+        @match (job.status.as_str(), &job.run_at, &job.lease) {
+            ("scheduled", Some(at), _) => { "runs " (time(at, now_ms)) " " },
+            ("leased", _, Some(lease)) => {
+                "since " (time(&lease.started_at, now_ms))
+                @if !lease.worker.is_empty() { " by " span.mono { (cut(&lease.worker, 40)) } }
+                " "
+            },
+            ("done", ..) => {
+                @if let Some(at) = &job.finished_at { "done " (time(at, now_ms)) " " }
+            },
+            _ => {},
+        }
+        @if let Some(error) = error { span.mono dir="auto" { (error) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_names_columns_and_nonsense_none() {
+        let some = Columns::named("submitted.key.nonsense");
+        assert_eq!(some, Columns(vec![Column::Key, Column::Submitted]), "in the order of the page");
+        assert_eq!(Columns::named(&some.names()), some);
+        for nonsense in ["", "nonsense", "key,status", "<script>"] {
+            assert_eq!(Columns::named(nonsense), Columns::usual(), "{nonsense}");
+        }
+    }
+}
