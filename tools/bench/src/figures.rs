@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     pub(crate) finish: Option<Percentiles>,
     /// Latency of all requests of these kinds, where clients send as many of each.
     pub(crate) request: Option<Percentiles>,
+    /// The largest answer to such a request, without its headers.
+    pub(crate) answer_bytes: Option<f64>,
     /// User and system time of the server process per job, in microseconds.
     pub(crate) server_cpu_us_per_job: Option<f64>,
     /// How many cores the server process kept busy.
@@ -50,7 +52,9 @@ pub(crate) enum Figure {
     Rate,
     ServerCpu,
     SubmitP99,
+    RequestP95,
     RequestP99,
+    AnswerBytes,
     PeakMemory,
     StartTime,
 }
@@ -62,7 +66,9 @@ impl Figure {
             Self::Rate => run.rate_per_s,
             Self::ServerCpu => run.server_cpu_us_per_job,
             Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
+            Self::RequestP95 => run.request.map(|request| request.p95_us),
             Self::RequestP99 => run.request.map(|request| request.p99_us),
+            Self::AnswerBytes => run.answer_bytes,
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -74,7 +80,9 @@ impl Figure {
             Self::Rate => ("rate", "/s", 0),
             Self::ServerCpu => ("server CPU per job", "us", 1),
             Self::SubmitP99 => ("p99 of submits", "us", 0),
+            Self::RequestP95 => ("p95 of requests", "us", 0),
             Self::RequestP99 => ("p99 of requests", "us", 0),
+            Self::AnswerBytes => ("largest answer", "bytes", 0),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

@@ -7,12 +7,15 @@
 //! Where to start reading: [`suite`] is the table of all suites, and a new one is a new row there.
 //! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
-//! program, [`shares`] floods one door beside clients of all, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
+//! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
+//! load, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
 
 mod cli;
 mod figures;
+mod http;
 mod load;
 mod machine;
+mod pages;
 mod peer;
 mod process;
 mod report;

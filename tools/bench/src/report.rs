@@ -20,6 +20,11 @@ pub(crate) struct Series {
 }
 
 impl Series {
+    /// The median of a figure over the runs that have it.
+    pub(crate) fn median(&self, figure: Figure) -> Option<f64> {
+        Some(Spread::of(self.each(|run| figure.of(run)))?.median)
+    }
+
     fn each(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(figure).collect()
     }

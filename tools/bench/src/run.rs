@@ -55,7 +55,7 @@ pub(crate) fn once(
             site.play(Plan { rate_per_s: Some(*half_load.get_or_insert(full / 2.0)), ..plan })
         }
         Load::Idle => site.idle(jobs),
-        Load::Floods => bail!("doors are flooded at a server with all of them"),
+        Load::Floods | Load::Pages => bail!("that takes a server with all doors"),
         Load::Waiting | Load::WaitingBesideFew => {
             let filled = site.fill(jobs)?;
             Ok(Figures { start_s: site.restart()?.start_s, ..filled })
@@ -90,6 +90,11 @@ impl Site {
         let target = running.target()?;
         let jobs = Jobs::fresh(running.wire());
         Ok(Self { running, target, jobs, submitted: 0, finished: 0, checker: Checker::default() })
+    }
+
+    /// Where the server is, and how it is spoken to.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// How many threads of the server have a name that starts so.

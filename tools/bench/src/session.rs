@@ -4,6 +4,7 @@ use crate::cli::SuiteArgs;
 use crate::figures::{Figure, Figures};
 use crate::load::Plan;
 use crate::machine::{Machine, require_disk, require_room};
+use crate::pages;
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
 use crate::server::Server;
@@ -94,8 +95,10 @@ impl Session<'_> {
     }
 
     fn measure(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
-        if suite.load == Load::Floods {
-            return self.flooded(suite);
+        match suite.load {
+            Load::Floods => return self.flooded(suite),
+            Load::Pages => return self.paged(suite),
+            _ => {}
         }
         let contestants = self.contestants(suite)?;
         let jobs: u64 = contestants.iter().map(|contestant| contestant.jobs).sum();
@@ -308,6 +311,56 @@ impl Session<'_> {
             scenarios.push(scenario);
         }
         Ok((scenarios, judgements))
+    }
+
+    /// Reads every web page beside a load, each judged beside a plain request; then what open pages
+    /// cost that load.
+    fn paged(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "pages are measured of one program at a time");
+        let jobs = suite.jobs / self.divisor;
+        let cycles = jobs / pages::WAITING_PER_CYCLE;
+        let life_cycles = cycles * u64::from(self.runs + 1) * 2;
+        require_room(&self.args.dir, (jobs + life_cycles) * DISK_BYTES_PER_JOB, suite.name)?;
+        let mut site = pages::Site::open(&self.spindle, &self.args.dir, jobs)?;
+        let bound = |bound: f64| Some(Bound::AtMost(bound)).filter(|_| !self.args.quick);
+
+        let mut read = self.scenario(suite, Some("each page"), &[]);
+        for page in site.pages() {
+            read.series.push(Series { server: page.to_owned(), runs: vec![] });
+        }
+        let mut open = self.scenario(suite, Some("open pages"), &[]);
+        for viewers in pages::VIEWERS {
+            open.series.push(Series { server: viewers.title(), runs: vec![] });
+        }
+        for round in 1..=self.runs {
+            let requests = pages::REQUESTS / u32::try_from(self.divisor)?.min(pages::REQUESTS / 2);
+            for (series, figures) in read.series.iter_mut().zip(site.read(requests, cycles)?) {
+                self.progress(suite, round, &series.server, &figures);
+                series.runs.push(figures);
+            }
+            for (series, viewers) in open.series.iter_mut().zip(pages::VIEWERS) {
+                let figures = site.cycle(viewers, cycles).with_context(|| viewers.title())?;
+                self.progress(suite, round, &series.server, &figures);
+                series.runs.push(figures);
+            }
+        }
+
+        let plain = &read.series[0];
+        let p95_max = plain.median(Figure::RequestP95).map(pages::p95_us_max);
+        let mut judgements = vec![];
+        for series in &read.series[1..] {
+            let name = format!("{}: {}", read.name, series.server);
+            let (p95, bytes) = (Figure::RequestP95, Figure::AnswerBytes);
+            judgements.extend(Judgement::of(&name, p95, series, None, p95_max.and_then(bound)));
+            judgements.extend(Judgement::of(&name, bytes, series, None, bound(pages::BYTES_MAX)));
+        }
+        let nobody = &open.series[0];
+        for (series, viewers) in open.series.iter().zip(pages::VIEWERS).skip(1) {
+            let name = format!("{}: {}", open.name, series.server);
+            let wanted = viewers.rate_min.map(Bound::AtLeast).filter(|_| !self.args.quick);
+            judgements.extend(Judgement::of(&name, Figure::Rate, series, Some(nobody), wanted));
+        }
+        Ok((vec![read, open], judgements))
     }
 
     fn progress(&self, suite: &Suite, round: u32, name: &str, figures: &Figures) {

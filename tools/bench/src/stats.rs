@@ -65,6 +65,7 @@ impl Latencies {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;
         (!self.0.is_empty()).then(|| Percentiles {
             p50_us: at(0.5),
+            p95_us: at(0.95),
             p99_us: at(0.99),
             p999_us: at(0.999),
             max_us: self.0.max() as f64 / 1000.0,
@@ -77,6 +78,8 @@ impl Latencies {
 pub(crate) struct Percentiles {
     /// Half were faster.
     pub(crate) p50_us: f64,
+    /// 95 of 100 were faster.
+    pub(crate) p95_us: f64,
     /// 99 of 100 were faster.
     pub(crate) p99_us: f64,
     /// 999 of 1,000 were faster.
@@ -117,7 +120,8 @@ mod tests {
             latencies.record(Duration::from_micros(us));
         }
         let found = latencies.percentiles().unwrap();
-        for (is, should) in [(found.p50_us, 500.0), (found.p99_us, 990.0), (found.p999_us, 999.0)] {
+        let (low, high) = ((found.p50_us, found.p95_us), (found.p99_us, found.p999_us));
+        for (is, should) in [(low.0, 500.0), (low.1, 950.0), (high.0, 990.0), (high.1, 999.0)] {
             assert!((is - should).abs() <= should * 0.002, "{is} is not {should}");
         }
         assert!((found.max_us - 1000.0).abs() < 2.0);

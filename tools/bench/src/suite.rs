@@ -70,6 +70,9 @@ pub(crate) enum Load {
     /// The door is flooded, in each way there is, beside clients of all doors that ask for little:
     /// see [`shares`](crate::shares). As many jobs wait for those that need some.
     Floods,
+    /// All jobs wait. Life cycles over 8 connections a side go on while every web page is read, and
+    /// then beside open pages and without: see [`pages`](crate::pages).
+    Pages,
 }
 
 /// What Spindle is measured beside.
@@ -282,6 +285,15 @@ pub(crate) const SUITES: &[Suite] = &[
     floods("shares-gearman", Door::Gearman),
     floods("shares-api", Door::Api),
     Suite {
+        name: "pages-1m",
+        door: Door::Workq,
+        security: Security::Plain,
+        load: Load::Pages,
+        jobs: 1_000_000,
+        peers: &[],
+        gates: &[],
+    },
+    Suite {
         name: "waiting-1m",
         door: Door::Workq,
         security: Security::Plain,
@@ -337,6 +349,10 @@ impl Suite {
             Load::Floods => format!(
                 "{door:?} is flooded: p99 of clients of all doors that ask for little, beside \
                  their p99 before; {jobs} jobs a purge"
+            ),
+            Load::Pages => format!(
+                "{jobs} waiting jobs and life cycles: web pages, and what open ones cost the life \
+                 cycles"
             ),
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \

@@ -1,9 +1,8 @@
 //! The floods, each a process of its own (`spindle-bench flood`) that goes on until it is killed or
 //! has nothing left to do.
 
-use super::http::HttpClient;
-use super::{ANSWER_TIME_MAX, connect};
 use crate::cli::FloodArgs;
+use crate::http::{ANSWER_TIME_MAX, HttpClient, connect};
 use crate::load::{self, Checker, Jobs, Plan, Target};
 use crate::suite::Door;
 use crate::wire::Wire;

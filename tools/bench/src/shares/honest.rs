@@ -1,9 +1,8 @@
 //! Clients that ask for little: each submits a job, leases it, finishes it, and waits for the time
 //! of the next one.
 
-use super::connect;
-use super::http::HttpClient;
 use crate::figures::Figures;
+use crate::http::{HttpClient, connect};
 use crate::load::{Jobs, PAYLOAD_BYTES};
 use crate::stats::Latencies;
 use crate::suite::Door;

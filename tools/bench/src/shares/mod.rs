@@ -14,7 +14,6 @@
 
 mod flood;
 mod honest;
-mod http;
 
 pub(crate) use flood::{Flood, run as flood};
 
@@ -26,7 +25,7 @@ use crate::suite::{Bound, Door};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail, ensure};
 use std::cell::RefCell;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -51,8 +50,6 @@ const WARM_UPS: u32 = 10;
 const QUEUES: usize = 3;
 /// No flood that ends by itself takes longer.
 const FLOOD_TIME_MAX: Duration = Duration::from_secs(300);
-/// An honest client that waits longer than this for anything has failed.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// What the clients of a door are judged by while another one, or theirs, is flooded.
 pub(crate) fn bound(flooded: Door, measured: Door) -> Bound {
@@ -189,12 +186,4 @@ impl Drop for Flooding {
 /// What the command line calls it.
 fn word_of(value: impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-/// A connection of which nothing is waited for too long.
-fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
-    Ok(stream)
 }

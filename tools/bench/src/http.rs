@@ -3,23 +3,27 @@
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Who waits longer than this for anything has failed.
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A connection that waits for each answer.
-pub(super) struct HttpClient {
+pub(crate) struct HttpClient {
     stream: BufReader<TcpStream>,
 }
 
 /// Status and body.
-pub(super) type HttpAnswer = (u16, Vec<u8>);
+pub(crate) type HttpAnswer = (u16, Vec<u8>);
 
 impl HttpClient {
     /// Connects.
-    pub(super) fn connect(address: SocketAddr) -> Result<Self> {
-        Ok(Self { stream: BufReader::new(super::connect(address)?) })
+    pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
+        Ok(Self { stream: BufReader::new(connect(address)?) })
     }
 
     /// Sends a request with a JSON body, which may be empty, in one write, and reads the answer.
-    pub(super) fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<HttpAnswer> {
+    pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<HttpAnswer> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -54,6 +58,14 @@ impl HttpClient {
         ensure!(line.ends_with('\n'), "the server closed a connection");
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// A connection of which nothing is waited for too long.
+pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    Ok(stream)
 }
 
 #[cfg(test)]

@@ -1,0 +1,220 @@
+//! Whether the web pages stay fast while many jobs wait and others run, and what open pages cost.
+//!
+//! One server has all jobs waiting, in [`QUEUES`] queues, and some dead ones. While life cycles go
+//! through a queue of their own, every page is read again and again over one connection, as is
+//! `/healthz`, which does next to nothing: a page may take ten times as long and 20 ms more. Then
+//! the same life cycles take turns with nobody looking, with open pages, and with feeds alone.
+
+mod viewers;
+
+use crate::figures::Figures;
+use crate::http::HttpClient;
+use crate::load::{self, Checker, Jobs, Plan};
+use crate::run;
+use crate::server::{Server, free_address};
+use crate::stats::Latencies;
+use crate::wire::Wire;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+use viewers::Watch;
+
+/// There is one life cycle a run for so many waiting jobs.
+pub(crate) const WAITING_PER_CYCLE: u64 = 8;
+/// How often each page is read in a round.
+pub(crate) const REQUESTS: u32 = 40;
+/// A page is at most so large.
+pub(crate) const BYTES_MAX: f64 = 100_000.0;
+/// Those who look on while life cycles run. The first are nobody.
+pub(crate) const VIEWERS: [Viewers; 3] = [
+    Viewers { feeds: 0, read: false, rate_min: None },
+    Viewers { feeds: 10, read: true, rate_min: Some(0.98) },
+    Viewers { feeds: 1_000, read: false, rate_min: None },
+];
+
+/// What is compared with every page. It answers without a look at any job.
+const PLAIN: &str = "/healthz";
+/// Over how many queues the jobs are spread.
+const QUEUES: u64 = 100;
+const DEAD_JOBS: u32 = 200;
+const DEAD_QUEUE: &str = "bench-dead";
+const CONNECTIONS: usize = 8;
+
+/// The longest that 95 of 100 requests for a page may take, in microseconds, where a plain request
+/// takes `plain_us`.
+pub(crate) fn p95_us_max(plain_us: f64) -> f64 {
+    10.0 * plain_us + 20_000.0
+}
+
+/// People who look on.
+#[derive(Clone, Copy)]
+pub(crate) struct Viewers {
+    /// How many have a page open, which follows what happens.
+    feeds: usize,
+    /// Whether each reads its page anew when something has happened, as a page in view does.
+    read: bool,
+    /// The least that they may leave of the rate with nobody looking, if there is such.
+    pub(crate) rate_min: Option<f64>,
+}
+
+impl Viewers {
+    /// For people.
+    pub(crate) fn title(self) -> String {
+        match (self.feeds, self.read) {
+            (0, _) => "nobody looking".to_owned(),
+            (feeds, true) => format!("{feeds} open pages"),
+            (feeds, false) => format!("{feeds} live feeds"),
+        }
+    }
+}
+
+/// A server full of jobs.
+pub(crate) struct Site {
+    life: run::Site,
+    http: SocketAddr,
+    /// What is read: [`PLAIN`], and the pages.
+    paths: Vec<String>,
+}
+
+impl Site {
+    /// Starts one and fills it.
+    pub(crate) fn open(program: &Path, dir: &Path, jobs: u64) -> Result<Self> {
+        let (gearman, http) = (free_address()?, free_address()?);
+        let server = Server::SpindleDoors { program: program.to_owned(), gearman, http };
+        let life = run::Site::open(&server, dir)?;
+        let mut queue = String::new();
+        for _ in 0..QUEUES {
+            let jobs_of_it = Jobs::fresh(Wire::Workq);
+            let plan = Plan::submits(jobs / QUEUES, CONNECTIONS, 32);
+            load::run(life.target(), &jobs_of_it, plan, &mut Checker::default())?;
+            jobs_of_it.queue().clone_into(&mut queue);
+        }
+        let dead = die(http).context("jobs that are dead")?;
+        Ok(Self { life, http, paths: paths(&queue, dead) })
+    }
+
+    /// What [`Self::read`] reads.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str)
+    }
+
+    /// Reads everything so often, in turn, while life cycles run.
+    pub(crate) fn read(&mut self, requests: u32, cycles: u64) -> Result<Vec<Figures>> {
+        let Self { life, http, paths } = self;
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let load = scope.spawn(|| -> Result<()> {
+                while !is_over.load(Ordering::Relaxed) {
+                    life.play(Plan::life_cycles(cycles, CONNECTIONS))?;
+                }
+                Ok(())
+            });
+            let measured = read(*http, paths, requests);
+            is_over.store(true, Ordering::Relaxed);
+            load.join().ok().context("the load panicked")??;
+            measured
+        })
+    }
+
+    /// Life cycles while these look on.
+    pub(crate) fn cycle(&mut self, viewers: Viewers, cycles: u64) -> Result<Figures> {
+        let paths = if viewers.read { &self.paths[1..] } else { &[] };
+        let watch = Watch::begin(self.http, viewers.feeds, paths.to_vec())?;
+        let figures = self.life.play(Plan::life_cycles(cycles, CONNECTIONS))?;
+        watch.end()?;
+        Ok(figures)
+    }
+}
+
+/// The figures of each path.
+fn read(http: SocketAddr, paths: &[String], requests: u32) -> Result<Vec<Figures>> {
+    let mut client = HttpClient::connect(http)?;
+    let mut taken: Vec<_> = paths.iter().map(|_| (Latencies::new(), 0)).collect();
+    // The first round warms up.
+    for round in 0..=requests {
+        for (path, (latencies, bytes)) in paths.iter().zip(&mut taken) {
+            let before = Instant::now();
+            let body = get(&mut client, path)?;
+            if round > 0 {
+                latencies.record(before.elapsed());
+            }
+            *bytes = body.len().max(*bytes);
+        }
+    }
+    let figures = |(latencies, bytes): (Latencies, usize)| Figures {
+        request: latencies.percentiles(),
+        answer_bytes: Some(bytes as f64),
+        ..Figures::default()
+    };
+    Ok(taken.into_iter().map(figures).collect())
+}
+
+/// The body of a page, which must be there.
+fn get(client: &mut HttpClient, path: &str) -> Result<Vec<u8>> {
+    let (status, body) = client.ask("GET", path, "")?;
+    ensure!(status == 200, "GET {path} was answered {status}");
+    Ok(body)
+}
+
+/// Everything that is read: of the pages that are about one thing, those about `queue` and `job`.
+fn paths(queue: &str, job: u64) -> Vec<String> {
+    let fixed = [
+        PLAIN,
+        "/",
+        "/queues",
+        "/jobs",
+        "/dead",
+        "/scheduled",
+        "/workers",
+        "/constraints",
+        "/audit",
+        "/server",
+        "/submit",
+    ];
+    let about =
+        [format!("/queue?queue={queue}"), format!("/jobs?queue={queue}"), format!("/jobs/{job}")];
+    fixed.into_iter().map(str::to_owned).chain(about).collect()
+}
+
+/// Lets some jobs die, and gives the number of the last.
+fn die(http: SocketAddr) -> Result<u64> {
+    let mut client = HttpClient::connect(http)?;
+    let mut post = |path: &str, body: Value| -> Result<Value> {
+        let (status, answer) = client.ask("POST", path, &body.to_string())?;
+        let said = String::from_utf8_lossy(&answer);
+        ensure!((200..300).contains(&status), "POST {path} was answered {status}: {said}");
+        Ok(serde_json::from_slice(&answer).unwrap_or_default())
+    };
+    let mut last = 0;
+    for number in 0..DEAD_JOBS {
+        let job = json!({"queue": DEAD_QUEUE, "payload": {"number": number}});
+        last = post("/api/v1/jobs", job)?["id"].as_u64().context("a job has a number")?;
+        let lease = post("/api/v1/leases", json!({"queues": [DEAD_QUEUE]}))?;
+        let token = lease["lease_token"].as_str().context("a lease has a token")?;
+        let error = format!("connection {number} refused");
+        let report = json!({"message": error, "retry": false});
+        post(&format!("/api/v1/leases/{token}/fail"), report)?;
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_may_take_ten_times_a_plain_request_and_twenty_milliseconds() {
+        assert_eq!(p95_us_max(0.0), 20_000.0);
+        assert_eq!(p95_us_max(500.0), 25_000.0);
+    }
+
+    #[test]
+    fn viewers_are_told_apart_and_the_first_are_nobody() {
+        let titles = VIEWERS.map(Viewers::title);
+        assert_eq!(titles, ["nobody looking", "10 open pages", "1000 live feeds"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Feeds that are open, and pages that are read anew when a feed says so.
+
+use super::get;
+use crate::http::{HttpClient, connect};
+use anyhow::{Context, Result, ensure};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const REQUEST: &[u8] = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// What a feed says when something happened.
+const MOVED: &[u8] = b"event: moved";
+const POLL: Duration = Duration::from_millis(50);
+/// A feed may say it so long after it happened.
+const LATENESS_MAX: Duration = Duration::from_secs(10);
+
+/// Viewers, in a thread of their own.
+pub(super) struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Watch {
+    /// Opens so many feeds. Each has one of `paths`, in turn, which is read when the feed says that
+    /// something moved; without paths nothing is read.
+    pub(super) fn begin(http: SocketAddr, feeds: usize, paths: Vec<String>) -> Result<Self> {
+        let mut open = vec![];
+        for _ in 0..feeds {
+            open.push(Feed::open(http)?);
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = thread::spawn(move || watch(open, http, &paths, &over, LATENESS_MAX));
+        Ok(Self { is_over, thread })
+    }
+
+    /// Closes them, once each was told that something moved.
+    pub(super) fn end(self) -> Result<()> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().ok().context("the viewers panicked")?
+    }
+}
+
+/// Follows the feeds until it is over and each has said that something moved.
+fn watch(
+    mut feeds: Vec<Feed>,
+    http: SocketAddr,
+    paths: &[String],
+    is_over: &AtomicBool,
+    lateness_max: Duration,
+) -> Result<()> {
+    let mut poll = Poll::new()?;
+    for (index, feed) in feeds.iter_mut().enumerate() {
+        poll.registry().register(&mut feed.stream, Token(index), Interest::READABLE)?;
+    }
+    let mut client = HttpClient::connect(http)?;
+    let mut events = Events::with_capacity(1024);
+    let mut over_at = None;
+    loop {
+        let silent = feeds.iter().filter(|feed| feed.heard == 0).count();
+        if is_over.load(Ordering::Relaxed) {
+            let over_at = *over_at.get_or_insert_with(Instant::now);
+            if silent == 0 {
+                return Ok(());
+            }
+            let is_late = over_at.elapsed() > lateness_max;
+            ensure!(!is_late, "{silent} of {} feeds said nothing while jobs ran", feeds.len());
+        }
+        match poll.poll(&mut events, Some(POLL)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            outcome => outcome?,
+        }
+        for event in &events {
+            let index = event.token().0;
+            let moved = feeds[index].hear()?;
+            if moved && !paths.is_empty() {
+                get(&mut client, &paths[index % paths.len()])?;
+            }
+        }
+    }
+}
+
+/// One open feed.
+struct Feed {
+    stream: TcpStream,
+    /// What came and was not yet looked through.
+    bytes: Vec<u8>,
+    heard: u64,
+}
+
+impl Feed {
+    fn open(http: SocketAddr) -> Result<Self> {
+        let mut stream = connect(http)?;
+        stream.write_all(REQUEST)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream: TcpStream::from_std(stream), bytes: vec![], heard: 0 })
+    }
+
+    /// Reads what is there: whether it says that something moved.
+    fn hear(&mut self) -> Result<bool> {
+        let mut chunk = [0; 4096];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => anyhow::bail!("the server closed a feed"),
+                Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let before = self.heard;
+        while let Some(at) = self.bytes.windows(MOVED.len()).position(|part| part == MOVED) {
+            self.bytes.drain(..at + MOVED.len());
+            self.heard += 1;
+        }
+        Ok(self.heard > before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    /// A server of one feed, which says these one after the other, when told to.
+    fn feed_of(said: &'static [&'static [u8]]) -> (Feed, mpsc::Sender<()>, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let feed = Feed::open(listener.local_addr().unwrap()).unwrap();
+        let (go, next) = mpsc::channel();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
+            for part in said {
+                next.recv().unwrap();
+                stream.write_all(part).unwrap();
+            }
+            next.recv().unwrap_err();
+        });
+        (feed, go, server)
+    }
+
+    fn await_bytes(feed: &mut Feed) -> Result<bool> {
+        let before = feed.bytes.len() as u64 + feed.heard;
+        loop {
+            let moved = feed.hear()?;
+            if moved || feed.bytes.len() as u64 + feed.heard > before {
+                return Ok(moved);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_feed_is_heard_even_if_its_word_comes_in_two_parts() {
+        let (mut feed, go, server) = feed_of(&[b"HTTP/1.1 200 OK\r\n\r\nevent: mo", b"ved\n\n"]);
+        go.send(()).unwrap();
+        assert!(!await_bytes(&mut feed).unwrap());
+        go.send(()).unwrap();
+        assert!(await_bytes(&mut feed).unwrap());
+        assert_eq!(feed.heard, 1);
+        drop(go);
+        server.join().unwrap();
+        assert!(await_bytes(&mut feed).is_err());
+    }
+
+    #[test]
+    fn a_feed_that_says_nothing_fails_the_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let http = listener.local_addr().unwrap();
+        let feeds = vec![Feed::open(http).unwrap(), Feed::open(http).unwrap()];
+        let ended = watch(feeds, http, &[], &AtomicBool::new(true), Duration::ZERO);
+        let said = ended.unwrap_err().to_string();
+        assert_eq!(said, "2 of 2 feeds said nothing while jobs ran");
+    }
+}
