@@ -72,12 +72,19 @@ impl Viewers {
     }
 }
 
+/// Something to read.
+struct Page {
+    /// For people.
+    name: &'static str,
+    path: String,
+}
+
 /// A server full of jobs.
 pub(crate) struct Site {
     life: run::Site,
     http: SocketAddr,
     /// What is read: [`PLAIN`], and the pages.
-    paths: Vec<String>,
+    pages: Vec<Page>,
 }
 
 impl Site {
@@ -94,17 +101,17 @@ impl Site {
             jobs_of_it.queue().clone_into(&mut queue);
         }
         let dead = die(http).context("jobs that are dead")?;
-        Ok(Self { life, http, paths: paths(&queue, dead) })
+        Ok(Self { life, http, pages: pages(&queue, dead) })
     }
 
     /// What [`Self::read`] reads.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(String::as_str)
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &'static str> {
+        self.pages.iter().map(|page| page.name)
     }
 
     /// Reads everything so often, in turn, while life cycles run.
     pub(crate) fn read(&mut self, requests: u32, cycles: u64) -> Result<Vec<Figures>> {
-        let Self { life, http, paths } = self;
+        let Self { life, http, pages } = self;
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let load = scope.spawn(|| -> Result<()> {
@@ -113,7 +120,7 @@ impl Site {
                 }
                 Ok(())
             });
-            let measured = read(*http, paths, requests);
+            let measured = read(*http, pages, requests);
             is_over.store(true, Ordering::Relaxed);
             load.join().ok().context("the load panicked")??;
             measured
@@ -122,23 +129,24 @@ impl Site {
 
     /// Life cycles while these look on.
     pub(crate) fn cycle(&mut self, viewers: Viewers, cycles: u64) -> Result<Figures> {
-        let paths = if viewers.read { &self.paths[1..] } else { &[] };
-        let watch = Watch::begin(self.http, viewers.feeds, paths.to_vec())?;
+        let pages = if viewers.read { &self.pages[1..] } else { &[] };
+        let paths = pages.iter().map(|page| page.path.clone()).collect();
+        let watch = Watch::begin(self.http, viewers.feeds, paths)?;
         let figures = self.life.play(Plan::life_cycles(cycles, CONNECTIONS))?;
         watch.end()?;
         Ok(figures)
     }
 }
 
-/// The figures of each path.
-fn read(http: SocketAddr, paths: &[String], requests: u32) -> Result<Vec<Figures>> {
+/// The figures of each page.
+fn read(http: SocketAddr, pages: &[Page], requests: u32) -> Result<Vec<Figures>> {
     let mut client = HttpClient::connect(http)?;
-    let mut taken: Vec<_> = paths.iter().map(|_| (Latencies::new(), 0)).collect();
+    let mut taken: Vec<_> = pages.iter().map(|_| (Latencies::new(), 0)).collect();
     // The first round warms up.
     for round in 0..=requests {
-        for (path, (latencies, bytes)) in paths.iter().zip(&mut taken) {
+        for (page, (latencies, bytes)) in pages.iter().zip(&mut taken) {
             let before = Instant::now();
-            let body = get(&mut client, path)?;
+            let body = get(&mut client, &page.path)?;
             if round > 0 {
                 latencies.record(before.elapsed());
             }
@@ -161,7 +169,7 @@ fn get(client: &mut HttpClient, path: &str) -> Result<Vec<u8>> {
 }
 
 /// Everything that is read: of the pages that are about one thing, those about `queue` and `job`.
-fn paths(queue: &str, job: u64) -> Vec<String> {
+fn pages(queue: &str, job: u64) -> Vec<Page> {
     let fixed = [
         PLAIN,
         "/",
@@ -175,9 +183,13 @@ fn paths(queue: &str, job: u64) -> Vec<String> {
         "/server",
         "/submit",
     ];
-    let about =
-        [format!("/queue?queue={queue}"), format!("/jobs?queue={queue}"), format!("/jobs/{job}")];
-    fixed.into_iter().map(str::to_owned).chain(about).collect()
+    let about = [
+        Page { name: "a queue", path: format!("/queue?queue={queue}") },
+        Page { name: "a queue's jobs", path: format!("/jobs?queue={queue}") },
+        Page { name: "a job", path: format!("/jobs/{job}") },
+    ];
+    let fixed = fixed.into_iter().map(|path| Page { name: path, path: path.to_owned() });
+    fixed.chain(about).collect()
 }
 
 /// Lets some jobs die, and gives the number of the last.
@@ -193,7 +205,7 @@ fn die(http: SocketAddr) -> Result<u64> {
     for number in 0..DEAD_JOBS {
         let job = json!({"queue": DEAD_QUEUE, "payload": {"number": number}});
         last = post("/api/v1/jobs", job)?["id"].as_u64().context("a job has a number")?;
-        let lease = post("/api/v1/leases", json!({"queues": [DEAD_QUEUE]}))?;
+        let lease = post("/api/v1/lease", json!({"queues": [DEAD_QUEUE]}))?;
         let token = lease["lease_token"].as_str().context("a lease has a token")?;
         let error = format!("connection {number} refused");
         let report = json!({"message": error, "retry": false});
