@@ -110,6 +110,31 @@ impl EngineBridge {
         answer.map(|()| Ok(guarded))
     }
 
+    /// As [`EngineBridge::lease`], and then more jobs as far as they are ready: up to `count` in all,
+    /// and none after their payloads have `bytes_max` bytes together. All are in one answer, so that
+    /// there is one wait for the disk.
+    pub async fn lease_many(
+        &self,
+        request: &Lease,
+        wait_ms: u64,
+        count: usize,
+        bytes_max: usize,
+    ) -> Gated<Result<Vec<(LeasedJob, LeaseGuard)>, Refused>> {
+        let mut answer = Gated::open(());
+        let mut leased = match answer.absorb(self.lease(request.clone(), wait_ms).await) {
+            Ok(first) => Vec::from_iter(first),
+            Err(refused) => return answer.map(|()| Err(refused)),
+        };
+        while !leased.is_empty() && leased.len() < count && payload_bytes(&leased) < bytes_max {
+            match answer.absorb(self.lease(request.clone(), 0).await) {
+                Ok(Some(next)) => leased.push(next),
+                // Whoever has some jobs already can ask again, and is told then.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        answer.map(|()| Ok(leased))
+    }
+
     /// Waits up to `wait_ms` for a job's end. None: it has ended already, or is not there; look it
     /// up.
     pub async fn result(&self, job: JobId, wait_ms: u64) -> Result<Option<Answer>, Refused> {
@@ -291,16 +316,20 @@ impl Drop for LeaseGuard {
     }
 }
 
-/// The body of an answer with a lease in it. If the socket never takes it, the lease is undone.
+fn payload_bytes(leased: &[(LeasedJob, LeaseGuard)]) -> usize {
+    leased.iter().map(|(job, _)| job.payload.len as usize).sum()
+}
+
+/// The body of an answer with leases in it. If the socket never takes it, they are undone.
 pub struct GuardedBody {
     bytes: Option<Bytes>,
-    lease_guard: Option<LeaseGuard>,
+    lease_guards: Vec<LeaseGuard>,
 }
 
 impl GuardedBody {
-    /// An answer whose bytes hand out the lease.
-    pub fn new(bytes: Bytes, lease_guard: LeaseGuard) -> GuardedBody {
-        GuardedBody { bytes: Some(bytes), lease_guard: Some(lease_guard) }
+    /// An answer whose bytes hand out the leases.
+    pub fn new(bytes: Bytes, lease_guards: Vec<LeaseGuard>) -> GuardedBody {
+        GuardedBody { bytes: Some(bytes), lease_guards }
     }
 }
 
@@ -312,7 +341,7 @@ impl http_body::Body for GuardedBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(lease_guard) = self.lease_guard.take() {
+        for lease_guard in self.lease_guards.drain(..) {
             lease_guard.done();
         }
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))

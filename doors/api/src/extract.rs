@@ -188,14 +188,20 @@ impl FromRequestParts<Api> for LeasePath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answered<Self> {
         let text = segment(parts, "/api/v1/leases/");
-        let claim = naming::claim(&String::from_utf8_lossy(&text))?;
-        let job = JobRef::Id(claim.id());
-        Pass::of(parts)?.allows_job(api.bridge(), job).await.map_err(|denied| match denied {
-            Denied::Job => lease_gone(),
-            denied => denied.into(),
-        })?;
+        let claim = claim(api, &mut Pass::of(parts)?, &String::from_utf8_lossy(&text)).await?;
         Ok(LeasePath(claim))
     }
+}
+
+/// The lease a token names, if it is of a job that the request may end.
+pub(crate) async fn claim(api: &Api, pass: &mut Pass, token: &str) -> Answered<Claim> {
+    let claim = naming::claim(token)?;
+    let job = JobRef::Id(claim.id());
+    pass.allows_job(api.bridge(), job).await.map_err(|denied| match denied {
+        Denied::Job => lease_gone(),
+        denied => denied.into(),
+    })?;
+    Ok(claim)
 }
 
 /// The segment of the path behind a prefix, decoded. Not axum's, which takes UTF-8 only.

@@ -31,6 +31,7 @@ pub(crate) const NEEDS: Table = &[
     ("DELETE", "/api/v1/constraints/{name}", All(Manage)),
     ("GET", "/api/v1/constraints/{name}/buckets", All(Read)),
     ("POST", "/api/v1/lease", Named(Work)),
+    ("POST", "/api/v1/leases/batch", Named(Work)),
     ("POST", "/api/v1/leases/{token}/extend", Named(Work)),
     ("POST", "/api/v1/leases/{token}/complete", Named(Work)),
     ("POST", "/api/v1/leases/{token}/fail", Named(Work)),

@@ -16,8 +16,8 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobs, leases,
-    list, queues, server, settings, submit, transfer, wait, why, workers,
+    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobs,
+    lease_batch, leases, list, queues, server, settings, submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -87,6 +87,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
         .routes(routes!(leases::lease))
+        .routes(routes!(lease_batch::batch))
         .routes(routes!(leases::extend))
         .routes(routes!(leases::complete))
         .routes(routes!(leases::fail))

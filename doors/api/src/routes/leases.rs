@@ -25,6 +25,11 @@ use crate::{instant, naming};
 use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Pass, Problem};
 use spindle_http::{whole, whole_or_null, work_on_bytes};
 
+/// Jobs that one request may lease, and leases that one request may report on.
+pub(crate) const LEASES_MAX: usize = 100;
+/// With `count`, no further job is leased once payloads have so many bytes together: the answer is
+/// built in memory, and another request gets the rest.
+const MANY_BYTES_MAX: usize = 1024 * 1024;
 /// Queues one lease may name.
 pub(crate) const QUEUES_MAX: usize = 1024;
 /// A worker's name.
@@ -35,7 +40,7 @@ pub(crate) const CODE_CHARS_MAX: usize = 64;
 /// A lease is extended by at most this much at once; more than a month is no lease.
 pub(crate) const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
-/// A worker's request for one job.
+/// A worker's request for a job, or for several.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseBody {
@@ -60,6 +65,11 @@ pub(crate) struct LeaseBody {
     #[serde(default)]
     #[schema(max_length = 256)]
     worker: String,
+    /// Up to so many jobs at once, at most 100: those that are ready, in one list. Without it one
+    /// job is leased.
+    #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1, maximum = 100)]
+    count: Option<u64>,
 }
 
 /// A job for a worker.
@@ -104,11 +114,31 @@ pub(crate) struct Leased {
     traceparent: Option<String>,
 }
 
-/// Lease a job, or wait for one. A worker that hangs up while it waits gets none.
+/// Jobs for a worker that asked for several.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LeasedMany {
+    /// One or more, the first to be worked on first.
+    #[schema(min_items = 1, max_items = 100)]
+    jobs: Vec<Leased>,
+}
+
+/// What a request for jobs is answered with.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only described: each is written as it is")]
+pub(crate) enum LeaseAnswer {
+    /// A job.
+    One(Box<Leased>),
+    /// Jobs, if the request has a `count`.
+    Many(LeasedMany),
+}
+
+/// Lease a job, or several that are ready, or wait for one. A worker that hangs up while it waits
+/// gets none.
 #[utoipa::path(post, path = "/api/v1/lease",
     operation_id = "lease_job", tag = "leases", request_body = LeaseBody,
     responses(
-        (status = 200, description = "A job", body = Leased),
+        (status = 200, description = "A job; with `count`, jobs", body = LeaseAnswer),
         (status = 204, description = "Nothing to do"),
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn lease(
@@ -117,19 +147,25 @@ pub(crate) async fn lease(
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
     let wait_ms = wait_ms(value.wait_s)?;
+    let count = value.count.map(|count| bounded("count", count, 1..=LEASES_MAX as u64));
+    let count = count.transpose()?.map(|count| count as usize);
     let wanted = lease_of(value)?;
     pass.allows(Target::Queues(&mut wanted.queues.iter().map(AsRef::as_ref)))?;
     let until_ms = api.engine().now_ms().saturating_add(wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
-        let leased = api.bridge().lease(wanted.clone(), left_ms).await;
-        let Some((job, lease_guard)) = api.bridge().durable(leased).await? else {
+        let leased = api.bridge().lease_many(&wanted, left_ms, count.unwrap_or(1), MANY_BYTES_MAX);
+        let leased = api.bridge().durable(leased.await).await?;
+        if leased.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
-        };
-        // It may have waited for long: who may not have the job any more lets go of the lease.
-        pass.allows(Target::Queue(&job.queue))?;
-        let (bytes, reader) = (job.payload.len as usize, api.clone());
-        let read = work_on_bytes(bytes, move || handed_out(&reader, &job, lease_guard)).await?;
+        }
+        // It may have waited for long: who may not have a job any more lets go of the leases.
+        for (job, _) in &leased {
+            pass.allows(Target::Queue(&job.queue))?;
+        }
+        let bytes = leased.iter().map(|(job, _)| job.payload.len as usize).sum();
+        let (reader, in_list) = (api.clone(), count.is_some());
+        let read = work_on_bytes(bytes, move || handed_out(&reader, leased, in_list)).await?;
         if let Some(body) = read {
             return Ok(json_answer(Body::new(body)));
         }
@@ -166,27 +202,43 @@ fn lease_of(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-/// The answer that hands a job out. None: there is no payload to give out with it, and the worker
-/// gets the next job.
+/// The answer that hands jobs out. None: there is no payload to give out with any of them, and the
+/// worker gets others.
 fn handed_out(
     api: &Api,
-    job: &LeasedJob,
-    lease_guard: LeaseGuard,
+    leased: Vec<(LeasedJob, LeaseGuard)>,
+    in_list: bool,
 ) -> Result<Option<GuardedBody>, FetchError> {
     let _turn = api.bridge().turn();
-    let payload = match api.engine().leases().payload(job) {
-        Ok(Some(payload)) => payload,
-        none => {
-            // The engine has ended it. Undone once more, it might be somebody else's by now.
-            lease_guard.done();
-            return none.map(|_| None);
+    let (mut jobs, mut lease_guards, mut bytes) = (vec![], vec![], 0);
+    for (job, lease_guard) in leased {
+        match api.engine().leases().payload(&job) {
+            Ok(Some(payload)) => {
+                jobs.push(shown(api, &job, &payload));
+                lease_guards.push(lease_guard);
+                bytes += payload.len();
+            }
+            none => {
+                // The engine has ended it. Undone once more, it might be somebody else's by now.
+                lease_guard.done();
+                none?;
+            }
         }
+    }
+    let text = match jobs.first() {
+        None => return Ok(None),
+        Some(job) if !in_list => to_json(job, bytes),
+        Some(_) => to_json(&LeasedMany { jobs }, bytes),
     };
+    Ok(Some(GuardedBody::new(text, lease_guards)))
+}
+
+fn shown(api: &Api, job: &LeasedJob, payload: &[u8]) -> Leased {
     let kind = Kind::of(job.payload.kind);
     let (queue, queue_base64) = naming::text_or_base64(&job.queue);
-    let (payload, payload_base64) = typed::shown(&payload, kind);
+    let (payload, payload_base64) = typed::shown(payload, kind);
     let deadline_ms = job.length_ms.map(|length| api.engine().now_ms().saturating_add(length));
-    let leased = Leased {
+    Leased {
         id: job.id.0,
         uuid: naming::uuid_of(job.id, job.uuid),
         handle: address::gearman_handle(&api.options().host, job.id),
@@ -200,9 +252,7 @@ fn handed_out(
         payload,
         payload_base64,
         traceparent: job.trace.map(|trace| trace.to_string()),
-    };
-    let text = to_json(&leased, job.payload.len as usize);
-    Ok(Some(GuardedBody::new(text, lease_guard)))
+    }
 }
 
 /// More time.
@@ -240,7 +290,7 @@ pub(crate) async fn extend(
     extended(&api, claim, ttr_ms, extend).await
 }
 
-fn checked_ttr_ms(body: &ExtendBody) -> Answered<u64> {
+pub(super) fn checked_ttr_ms(body: &ExtendBody) -> Answered<u64> {
     bounded("ttr_ms", body.ttr_ms, 1..=EXTEND_MS_MAX)
 }
 
@@ -253,8 +303,14 @@ async fn extended(
     if let Err(refused) = api.bridge().change(extend).await {
         return Err(lease_ended(api, claim, refused).await);
     }
-    let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
-    Ok(Json(Extended { lease_ms: ttr_ms, deadline_at }))
+    Ok(Json(Extended::now(api, ttr_ms)))
+}
+
+impl Extended {
+    pub(super) fn now(api: &Api, ttr_ms: u64) -> Extended {
+        let deadline_at = instant::shown(api.engine().now_ms().saturating_add(ttr_ms));
+        Extended { lease_ms: ttr_ms, deadline_at }
+    }
 }
 
 /// Give whoever has a job more time: for people, who have no token.
@@ -310,8 +366,15 @@ pub(crate) async fn complete(
     LeasePath(claim): LeasePath,
     OptionalBody(body): OptionalBody<CompleteBody>,
 ) -> Answered<StatusCode> {
-    let given = (body.result, body.result_base64, body.result_type);
-    finish(&api, claim, WorkResult { success: true, ..WorkResult::default() }, given).await
+    finish(&api, claim, body.read().await?).await
+}
+
+impl CompleteBody {
+    /// The end it tells of.
+    pub(super) async fn read(self) -> Answered<WorkResult> {
+        let given = (self.result, self.result_base64, self.result_type);
+        with_result(WorkResult { success: true, ..WorkResult::default() }, given).await
+    }
 }
 
 /// How an attempt failed. Everything may be left out.
@@ -360,37 +423,42 @@ pub(crate) async fn fail(
     LeasePath(claim): LeasePath,
     OptionalBody(body): OptionalBody<FailBody>,
 ) -> Answered<StatusCode> {
-    let texts = [
-        ("message", &body.message, MESSAGE_CHARS_MAX),
-        ("error", &body.error, MESSAGE_CHARS_MAX),
-        ("code", &body.code, CODE_CHARS_MAX),
-    ];
-    if let Some((name, _, max)) = texts.iter().find(|(_, text, max)| text.chars().count() > *max) {
-        return Err(Problem::out_of_range(format!("{name} has at most {max} characters")));
+    finish(&api, claim, body.read().await?).await
+}
+
+impl FailBody {
+    /// The end it tells of.
+    pub(super) async fn read(self) -> Answered<WorkResult> {
+        let texts = [
+            ("message", &self.message, MESSAGE_CHARS_MAX),
+            ("error", &self.error, MESSAGE_CHARS_MAX),
+            ("code", &self.code, CODE_CHARS_MAX),
+        ];
+        let too_long = texts.iter().find(|(_, text, max)| text.chars().count() > *max);
+        if let Some((name, _, max)) = too_long {
+            return Err(Problem::out_of_range(format!("{name} has at most {max} characters")));
+        }
+        let result = WorkResult {
+            retry: self.retry,
+            message: Bytes::from(self.message),
+            error: Bytes::from(self.error),
+            code: Bytes::from(self.code),
+            ..WorkResult::default()
+        };
+        with_result(result, (self.result, self.result_base64, self.result_type)).await
     }
-    let result = WorkResult {
-        retry: body.retry,
-        message: Bytes::from(body.message),
-        error: Bytes::from(body.error),
-        code: Bytes::from(body.code),
-        ..WorkResult::default()
-    };
-    let given = (body.result, body.result_base64, body.result_type);
-    finish(&api, claim, result, given).await
 }
 
 /// The fields in which a body brings a result.
 type Given = (Option<Box<RawValue>>, Option<String>, Option<Kind>);
 
-/// Ends an attempt, well or not.
-async fn finish(
-    api: &Api,
-    claim: Claim,
-    result: WorkResult,
-    (json, base64, kind): Given,
-) -> Answered<StatusCode> {
+async fn with_result(result: WorkResult, (json, base64, kind): Given) -> Answered<WorkResult> {
     let (bytes, kind) = typed::read_any("result", json, base64, kind).await?;
-    let result = WorkResult { result: Payload::new(bytes, kind), ..result };
+    Ok(WorkResult { result: Payload::new(bytes, kind), ..result })
+}
+
+/// Ends an attempt, well or not.
+async fn finish(api: &Api, claim: Claim, result: WorkResult) -> Answered<StatusCode> {
     let bytes = result.result.len();
     let finish = |engine: &Engine| engine.leases().finish(claim, result);
     let finished = api.bridge().change_with(bytes, finish).await;

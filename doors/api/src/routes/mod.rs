@@ -16,6 +16,7 @@ pub(crate) mod health;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod lease_batch;
 pub(crate) mod leases;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod list;

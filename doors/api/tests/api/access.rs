@@ -76,6 +76,7 @@ pub const TABLE: &[Row] = &[
     ("DELETE", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
     ("GET", "/api/v1/constraints/{name}/buckets", Some(Role::Read), About::All),
     ("POST", "/api/v1/lease", Some(Role::Work), About::Queue),
+    ("POST", "/api/v1/leases/batch", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/extend", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/complete", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/fail", Some(Role::Work), About::Job),
@@ -120,7 +121,7 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
     } else {
         String::new()
     };
-    let token = if path.contains("{token}") {
+    let token = if path.contains("/leases/") {
         let wanted = json!({ "queues": [queue] });
         let leased = bench.call_as("admin", json(Method::POST, "/api/v1/lease", &wanted)).await;
         leased.json()["lease_token"].as_str().unwrap().to_owned()
@@ -139,6 +140,9 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
         ("POST", "/api/v1/jobs/batch") => json!({ "jobs": [{ "queue": queue }] }),
         ("POST", "/api/v1/jobs/bulk") => {
             json!({ "filter": { "queue": queue }, "action": "park", "dry_run": true })
+        }
+        ("POST", "/api/v1/leases/batch") => {
+            json!({ "leases": [{ "lease_token": token, "release": {} }] })
         }
         ("POST", "/api/v1/lease") => json!({ "queues": [queue] }),
         ("PATCH", _) => json!({ "priority": 1 }),

@@ -35,6 +35,8 @@ mod listener;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod many_leases;
+#[cfg(test)]
 mod numbers;
 #[cfg(test)]
 mod packed;

@@ -345,6 +345,7 @@ async fn the_description_names_every_route_and_every_type() {
             "post /api/v1/jobs/{id}/release",
             "post /api/v1/jobs/{id}/retry",
             "post /api/v1/lease",
+            "post /api/v1/leases/batch",
             "post /api/v1/leases/{token}/complete",
             "post /api/v1/leases/{token}/extend",
             "post /api/v1/leases/{token}/fail",

@@ -110,7 +110,7 @@ pub(crate) async fn next_job(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let trace = taken.job.trace;
-    let body = GuardedBody::new(wanted.bytes(taken.order).await?, taken.lease_guard);
+    let body = GuardedBody::new(wanted.bytes(taken.order).await?, vec![taken.lease_guard]);
     let mut response = wanted.with(StatusCode::OK, HttpBody::new(body));
     if let Some(trace) = trace {
         response.headers_mut().insert(TRACEPARENT, trace_header(trace));
