@@ -74,6 +74,9 @@ pub(crate) struct NewJobBody {
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
+    /// As the header `Idempotency-Key`, for this job: each job of a batch can have its own.
+    #[schema(format = "idempotency-key", min_length = 1, max_length = 255)]
+    pub idempotency_key: Option<String>,
 }
 
 /// What a unique key does.

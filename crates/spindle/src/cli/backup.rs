@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::{people::Native, reach::Papers};
 
@@ -63,12 +63,23 @@ pub const EXPORT_HELP: &str = "\
 Each line is a JSON object with a `type`: export, constraint, queue, job, and end, which says how many there are. \
 A token needs the role inspect for all queues.";
 
+/// A running server of another kind, whose jobs `spindle import` takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    /// beanstalkd: the jobs of all tubes
+    Beanstalkd,
+}
+
 /// `spindle import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The file that `export` has written, or - for standard input
-    #[arg(value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    /// The file that `export` has written, or - for standard input; with --from, where the other
+    /// server listens, as HOST:PORT
+    #[arg(value_name = "FILE|-|ADDR", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Take the waiting jobs out of a running server of another kind
+    #[arg(long, value_name = "KIND")]
+    pub from: Option<Source>,
     /// Pass over jobs that the server refuses, instead of stopping before them
     #[arg(long)]
     pub skip_refused: bool,
@@ -80,4 +91,6 @@ pub struct ImportArgs {
 pub const IMPORT_HELP: &str = "\
 How far it came is kept in FILE.imported, so that it goes on there when it is run again. A job that was imported and is \
 still kept is not made a second time. Constraints and queues that the server has already stay as they are. A token needs \
-the roles admin and manage for all queues.";
+the roles admin and manage for all queues.\n\n\
+--from beanstalkd ADDR moves what waits there, job by job: each is deleted there once it is on disk here. It can be ended \
+and run again at any time. A token needs the role submit.";

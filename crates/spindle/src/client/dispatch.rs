@@ -2,7 +2,7 @@
 
 use super::{
     add, audit, change, clock, constraint, edit, events, export, import, inspect, job, jobs, lines,
-    purge, queue, results, status, why, work, workers,
+    purge, queue, results, status, take_over, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code, top};
 
@@ -37,7 +37,10 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Workers(args) => workers::workers(&args),
         ClientCommand::Constraint(args) => constraint::constraint(&args),
         ClientCommand::Export(args) => export::export(&args),
-        ClientCommand::Import(args) => import::import(&args),
+        ClientCommand::Import(args) => match args.from {
+            Some(source) => take_over::take_over(&args, source),
+            None => import::import(&args),
+        },
         ClientCommand::Events(args) => events::events(&args),
         ClientCommand::Audit(args) => audit::audit(&args),
         ClientCommand::Clock(args) => clock::clock(&args),

@@ -9,7 +9,7 @@
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
 //! - `constraint`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
 //!   after a server
-//! - `export`, `import`: all jobs, to a file and from it
+//! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other kinds
 //! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
 //!   as they are typed and as they are shown, pauses
 
@@ -42,6 +42,7 @@ mod results;
 pub mod server;
 pub mod session;
 mod status;
+mod take_over;
 pub mod times;
 pub mod view;
 pub mod web;

@@ -78,6 +78,8 @@ mod security;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod take_over;
+#[cfg(test)]
 mod taken;
 #[cfg(test)]
 mod terminal;

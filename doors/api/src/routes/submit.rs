@@ -70,7 +70,8 @@ pub(crate) async fn submit(
 ) -> Answered<Response> {
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let wanted = work_on_bytes(raw.len(), move || {
-        Wanted::new(value, once.map(|key| keys::once(&key, &raw)), trace, now_ms)
+        let once = once_with(once.map(|key| keys::once(&key, &raw)), &value, &raw)?;
+        Wanted::new(value, once, trace, now_ms)
     });
     let wanted = wanted.await?;
     pass.allows(Target::Queue(wanted.queue()))?;
@@ -85,13 +86,33 @@ pub(crate) async fn submit(
 fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
     let Some(key) = given.next() else { return Ok(None) };
-    let is_plain = key.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    if !is_plain || given.next().is_some() {
-        let detail = "Idempotency-Key is there once, and is ASCII that can be printed";
-        return Err(Problem::out_of_range(detail));
+    if given.next().is_some() {
+        return Err(Problem::out_of_range("Idempotency-Key is there more than once"));
     }
-    keys::check("Idempotency-Key", key.len())?;
+    check_once("Idempotency-Key", key)?;
     Ok(Some(key))
+}
+
+fn check_once(name: &str, key: &[u8]) -> Answered<()> {
+    if !key.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Err(Problem::out_of_range(format!("{name} is ASCII that can be printed")));
+    }
+    keys::check(name, key.len())
+}
+
+/// What makes a job safe to send twice: by its request's header, or by its own field.
+fn once_with(
+    by_header: Option<[Key; 2]>,
+    body: &NewJobBody,
+    raw: &[u8],
+) -> Answered<Option<[Key; 2]>> {
+    let Some(key) = &body.idempotency_key else { return Ok(by_header) };
+    if by_header.is_some() {
+        let detail = "give either the header Idempotency-Key or idempotency_key, not both";
+        return Err(Problem::bad_field(detail));
+    }
+    check_once("idempotency_key", key.as_bytes())?;
+    Ok(Some(keys::once(key.as_bytes(), raw)))
 }
 
 /// Jobs to submit.
@@ -189,8 +210,9 @@ fn read_batch(
     }
     let mut read = |(place, job): (usize, &&RawValue)| -> Answered<Wanted> {
         let raw = job.get().as_bytes();
-        let once = once.map(|key| once_in_batch(key, place, raw));
-        let wanted = Wanted::new(parse(raw)?, once, trace.clone(), now_ms)?;
+        let body = parse(raw)?;
+        let once = once_with(once.map(|key| once_in_batch(key, place, raw)), &body, raw)?;
+        let wanted = Wanted::new(body, once, trace.clone(), now_ms)?;
         may(&wanted)?;
         Ok(wanted)
     };

@@ -95,6 +95,34 @@ async fn a_batch_that_is_sent_twice_with_one_key_is_one_batch() {
 }
 
 #[tokio::test]
+async fn each_job_of_a_batch_can_have_an_idempotency_key_of_its_own() {
+    let bench = Bench::new();
+    let job = |key: &str, n: u64| json!({ "queue": "q", "payload": n, "idempotency_key": key });
+    let first = batch(&bench, json!([job("a", 1), job("b", 2)])).await.json();
+    assert_eq!(first["taken"], 2);
+    // Another batch, other places.
+    let second =
+        batch(&bench, json!([job("c", 3), job("b", 2), job("a", 9), job("", 1)])).await.json();
+    let answers = second["answers"].as_array().unwrap();
+    assert_eq!((&answers[0]["id"], &answers[0]["existing"]), (&json!(3), &json!(false)));
+    assert_eq!((&answers[1]["id"], &answers[1]["existing"]), (&json!(2), &json!(true)));
+    assert_eq!(answers[2]["problem"]["code"], "idempotency_key_reused");
+    assert_eq!(answers[3]["problem"]["code"], "out_of_range");
+    let found = bench.get("/api/v1/jobs?idempotency_key=b").await.json();
+    assert_eq!(found["jobs"][0]["id"], 2);
+
+    let alone = bench.submit(job("d", 4)).await;
+    let again = bench.post("/api/v1/jobs", job("d", 4)).await;
+    assert_eq!((again.status, &again.json()["id"]), (StatusCode::OK, &json!(alone)));
+    let mut request = json_request(Method::POST, "/api/v1/jobs", &job("e", 5));
+    request.headers_mut().insert("idempotency-key", "e".parse().unwrap());
+    bench.send(request).await.is_problem(400, "bad_field");
+    bench.post("/api/v1/jobs", job("\u{e9}", 6)).await.is_problem(400, "out_of_range");
+    bench.post("/api/v1/jobs", job(&"k".repeat(256), 6)).await.is_problem(400, "out_of_range");
+    bench.submit(job(&"k".repeat(255), 6)).await;
+}
+
+#[tokio::test]
 async fn a_job_that_replaces_takes_the_place_of_the_waiting_one() {
     let bench = Bench::new();
     let replacing = |n: u64| {
