@@ -28,6 +28,8 @@ pub struct Faults {
     pub repair_cuts_more: bool,
     /// A repair does not list the first record that it drops.
     pub dropped_unlisted: bool,
+    /// What an interrupted repair has moved is not listed.
+    pub moved_unlisted: bool,
 }
 
 impl Faults {

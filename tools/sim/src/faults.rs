@@ -112,6 +112,8 @@ faults! {
     RepairCutsMore => log.repair_cuts_more;
     /// A repair does not list the first record that it drops.
     DroppedUnlisted => log.dropped_unlisted;
+    /// A repair does not list what an interrupted one before it has moved.
+    MovedUnlisted => log.moved_unlisted;
     /// A door does not ask whether a command may be done.
     AccessUnasked => door.unasked;
     /// A door asks for the role, and not whether the queue fits a pattern.

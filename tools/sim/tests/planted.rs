@@ -71,6 +71,7 @@ planted! {
     leases_that_end_when_the_clock_is_set_right_are_found LeasesSetForward,
     a_repair_that_drops_a_sound_record_is_found RepairCutsMore,
     a_dropped_record_that_a_repair_does_not_list_is_found DroppedUnlisted,
+    a_moved_record_that_a_second_repair_does_not_list_is_found MovedUnlisted,
     a_door_that_asks_nobody_is_found AccessUnasked,
     a_door_that_forgets_queues_is_found QueueUnasked,
     tokens_that_never_expire_are_found ExpiryUnseen,
