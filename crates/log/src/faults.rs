@@ -22,6 +22,8 @@ pub struct Faults {
     pub first_unchecked: bool,
     /// Nobody misses what the end of the log must have: the newest segment, the last record.
     pub end_unchecked: bool,
+    /// Nobody misses the file `bounds`.
+    pub bounds_unchecked: bool,
     /// Where a file cannot be read, it is taken to end.
     pub read_error_ends: bool,
     /// A repair cuts one record more than it has to.

@@ -152,7 +152,7 @@ pub(crate) fn survey(
         let reason = "a repair was interrupted that has taken away all segments";
         damage = Some(Damage::new(&segment_name(first), 0, first, reason));
     }
-    if damage.is_none() && bounds.is_none() {
+    if damage.is_none() && bounds.is_none() && !manner.faults.bounds_unchecked {
         damage = bounds_missed(is_there, &segments).map(|reason| {
             let next = segments.last().map(Surveyed::next).unwrap_or_default();
             Damage::new(BOUNDS_FILE, 0, next, reason)

@@ -102,6 +102,8 @@ faults! {
     FirstUnchecked => log.first_unchecked;
     /// A start does not miss the newest segment, nor records at the end.
     EndUnchecked => log.end_unchecked;
+    /// A start does not miss the file that says where the log must begin and end.
+    BoundsUnchecked => log.bounds_unchecked;
     /// Where the log cannot be read, it is taken to end.
     ReadErrorIsEnd => log.read_error_ends;
     /// Any clock is believed, however far it is from the log's time.

@@ -66,6 +66,7 @@ planted! {
     a_tail_cut_one_record_early_is_found TailCutEarly,
     a_lost_oldest_segment_that_nobody_misses_is_found FirstUnchecked,
     a_lost_end_that_nobody_misses_is_found EndUnchecked,
+    lost_bounds_that_nobody_misses_are_found BoundsUnchecked,
     a_failed_read_that_is_taken_for_the_end_is_found ReadErrorIsEnd,
     a_clock_that_is_believed_whatever_it_says_is_found ClockBelieved,
     leases_that_end_when_the_clock_is_set_right_are_found LeasesSetForward,
