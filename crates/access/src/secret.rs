@@ -1,9 +1,11 @@
 //! Files with one secret.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 /// A longer secret is refused.
 const BYTES_MAX: u64 = 1024;
@@ -31,6 +33,12 @@ pub enum SecretError {
         /// Its permissions.
         mode: u32,
     },
+    /// It cannot be read again and again: a pipe, a device, a folder.
+    #[error("{path} is no regular file, and this one is read again whenever it changes")]
+    Irregular {
+        /// The file.
+        path: PathBuf,
+    },
     /// What is in it is not what it must be.
     #[error("{path}: {reason}")]
     Malformed {
@@ -41,14 +49,26 @@ pub enum SecretError {
     },
 }
 
-/// Opens a file that others may not touch.
+/// Opens a file that others may not touch, and that is read more than once.
 ///
 /// # Errors
 ///
-/// It is not there, or is open to others.
-pub(crate) fn open_private(path: &Path) -> Result<File, SecretError> {
+/// It is not there, is no regular file, or is open to others.
+pub(crate) fn open_watched(path: &Path) -> Result<File, SecretError> {
+    // Without this flag, opening a named pipe waits until somebody writes to it.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = open_private(path, &options)?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => Err(SecretError::Irregular { path: path.to_owned() }),
+        Err(source) => Err(SecretError::Unreadable { path: path.to_owned(), source }),
+    }
+}
+
+fn open_private(path: &Path, options: &OpenOptions) -> Result<File, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = options.open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.mode();
     if mode & OTHERS != 0 {
         return Err(SecretError::Exposed { path: path.to_owned(), mode: mode & 0o7777 });
@@ -64,7 +84,8 @@ pub(crate) fn open_private(path: &Path) -> Result<File, SecretError> {
 pub fn read_secret(path: &Path) -> Result<String, SecretError> {
     let malformed = |reason| SecretError::Malformed { path: path.to_owned(), reason };
     let mut bytes = Vec::new();
-    let read = open_private(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes);
+    let file = open_private(path, OpenOptions::new().read(true))?;
+    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|source| SecretError::Unreadable { path: path.to_owned(), source })?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(malformed("there is more in it than one secret"));
@@ -76,9 +97,14 @@ pub fn read_secret(path: &Path) -> Result<String, SecretError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::{self, DirBuilder};
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
 
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
     use tempfile::TempDir;
 
     use super::*;
@@ -105,5 +131,22 @@ mod tests {
             assert!(error.contains(part) && !error.contains("sesame"), "{error}");
         }
         assert!(read_secret(&folder.path().join("none")).is_err());
+    }
+
+    /// Who waits for a pipe looks at no change any more, and cannot be asked to end.
+    #[test]
+    fn a_file_that_is_read_again_is_no_pipe_and_no_folder() {
+        let folder = TempDir::new().unwrap();
+        let (pipe, other) = (folder.path().join("pipe"), folder.path().join("folder"));
+        mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        DirBuilder::new().mode(0o700).create(&other).unwrap();
+        for path in [pipe, other] {
+            let (done, opened) = channel();
+            let asked = path.clone();
+            thread::spawn(move || done.send(open_watched(&asked).map(drop)));
+            let opened = opened.recv_timeout(Duration::from_secs(60));
+            let is_refused = matches!(opened, Ok(Err(SecretError::Irregular { .. })));
+            assert!(is_refused, "{}: {opened:?}", path.display());
+        }
     }
 }

@@ -32,7 +32,7 @@ use toml::{Spanned, Value};
 
 use crate::identity::Identity;
 use crate::role::Role;
-use crate::secret::{SecretError, open_private};
+use crate::secret::{SecretError, open_watched};
 use crate::token::Digest;
 
 /// A larger file is refused: it is read anew while the server serves.
@@ -109,7 +109,7 @@ impl Tokens {
     /// Why it cannot be used.
     pub(crate) fn read(path: &Path) -> Result<(Tokens, Stamp), TokensError> {
         let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-        let mut file = open_private(path)?;
+        let mut file = open_watched(path)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let mut text = String::new();
         let read = file.by_ref().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);

@@ -123,19 +123,20 @@ impl BoundsFile {
         if !names.iter().any(|name| name == BOUNDS_FILE) {
             return Ok(Found::Missing);
         }
-        let file =
-            disk.open(BOUNDS_FILE, write).map_err(OpenError::failed(disk, "open", BOUNDS_FILE))?;
+        Self::read(disk, BOUNDS_FILE, write)
+    }
+
+    /// Reads such a file, of whatever name. Changes nothing.
+    pub(crate) fn read(disk: &dyn Disk, name: &str, write: bool) -> Result<Found, OpenError> {
+        let file = disk.open(name, write).map_err(OpenError::failed(disk, "open", name))?;
         let mut newest: Option<(u64, Bounds)> = None;
         for slot in 0..SLOTS {
             let mut bytes = [0; SLOT_BYTES];
-            file.read_at(&mut bytes, slot * SLOT_STEP).map_err(OpenError::failed(
-                disk,
-                "read",
-                BOUNDS_FILE,
-            ))?;
+            file.read_at(&mut bytes, slot * SLOT_STEP)
+                .map_err(OpenError::failed(disk, "read", name))?;
             let Some((sequence, version, bounds)) = Bounds::decode(&bytes) else { continue };
             if version != VERSION {
-                let path = path(disk, BOUNDS_FILE);
+                let path = path(disk, name);
                 return Err(OpenError::NewerVersion { path, found: version, supported: VERSION });
             }
             if newest.is_none_or(|(before, _)| before < sequence) {

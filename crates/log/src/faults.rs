@@ -22,12 +22,16 @@ pub struct Faults {
     pub first_unchecked: bool,
     /// Nobody misses what the end of the log must have: the newest segment, the last record.
     pub end_unchecked: bool,
+    /// Nobody misses the file `bounds`.
+    pub bounds_unchecked: bool,
     /// Where a file cannot be read, it is taken to end.
     pub read_error_ends: bool,
     /// A repair cuts one record more than it has to.
     pub repair_cuts_more: bool,
     /// A repair does not list the first record that it drops.
     pub dropped_unlisted: bool,
+    /// What an interrupted repair has moved is not listed.
+    pub moved_unlisted: bool,
 }
 
 impl Faults {

@@ -99,6 +99,7 @@ const FILLING: &str = ".filling";
 const DAMAGED: &str = ".damaged";
 /// What the folders of repairs begin with.
 const REPAIR: &str = "repair-";
+const BEGUN: &str = ".begun";
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +112,8 @@ pub(crate) enum FileKind {
     Filling(u64),
     /// What a repair kept: a folder, or a file in one.
     Aside,
+    /// No server has started since a repair began that keeps files in the folder of this number.
+    Begun(u64),
     /// Where the log must begin and end.
     Bounds,
     Lock,
@@ -135,6 +138,15 @@ pub(crate) fn repair_name(number: u64) -> String {
     format!("{REPAIR}{number}")
 }
 
+/// The number of a repair's folder.
+pub(crate) fn repair_number(name: &str) -> Option<u64> {
+    name.strip_prefix(REPAIR)?.parse().ok()
+}
+
+pub(crate) fn begun_name(number: u64) -> String {
+    format!("{REPAIR}{number}{BEGUN}")
+}
+
 pub(crate) fn file_kind(name: &str) -> FileKind {
     let number = |suffix| name.strip_suffix(suffix).and_then(|number| number.parse().ok());
     if name == LOCK_FILE {
@@ -143,6 +155,8 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
         FileKind::Restoring
     } else if name == BOUNDS_FILE {
         FileKind::Bounds
+    } else if let Some(number) = name.strip_suffix(BEGUN).and_then(repair_number) {
+        FileKind::Begun(number)
     } else if name.ends_with(DAMAGED) || name.starts_with(REPAIR) {
         FileKind::Aside
     } else if let Some(first) = number(SEGMENT) {
@@ -154,6 +168,16 @@ pub(crate) fn file_kind(name: &str) -> FileKind {
     } else {
         FileKind::Foreign
     }
+}
+
+/// What repairs have kept: folders, and files beside the segments.
+pub(crate) fn asides(names: &[String]) -> Vec<String> {
+    let kept = names.iter().filter(|name| file_kind(name) == FileKind::Aside);
+    let mut kept: Vec<String> =
+        kept.map(|name| name.split('/').next().unwrap_or(name).to_owned()).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
 }
 
 const FILL_BYTES: usize = 256 * 1024;
@@ -304,6 +328,8 @@ mod tests {
         assert_eq!(file_kind("00.segment.damaged"), FileKind::Aside);
         assert_eq!(file_kind(&repair_name(2)), FileKind::Aside);
         assert_eq!(file_kind("repair-2/00.segment"), FileKind::Aside);
+        assert_eq!(file_kind(&begun_name(2)), FileKind::Begun(2));
+        assert_eq!(file_kind("repair-2.begun/x"), FileKind::Aside);
         assert_eq!(file_kind("bounds"), FileKind::Bounds);
         assert_eq!(file_kind("lock"), FileKind::Lock);
         assert_eq!(file_kind("restoring"), FileKind::Restoring);

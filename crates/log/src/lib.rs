@@ -16,7 +16,8 @@
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
 //! - [`copy`] is what backups are made of: segments to read, and the check of a copy.
-//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not. What the oldest segment is
+//! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not (the `repair` module says how
+//!   that can be interrupted and what is kept). What the oldest segment is
 //!   and where the log ended stands in a small file beside the segments (the `bounds` module), so that a lost one is
 //!   missed.
 //!
@@ -46,6 +47,7 @@ mod frame;
 mod memory;
 mod parts;
 mod quick;
+mod repair;
 mod salvage;
 mod scan;
 mod survey;

@@ -1,15 +1,18 @@
-//! What can still be read behind the end of the sound part of a log.
+//! What can still be read behind the end of the sound part of a log, and of what repairs took out of it.
 
-use std::{io, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, io, ops::ControlFlow, sync::Arc};
 
 use crate::{
+    bounds::{BoundsFile, Found},
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
+    faults::Faults,
+    folder::{FileKind, OpenError, asides, file_kind, repair_number},
     frame::{
         Announced, FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, announced,
         claimed_position, decode_frame, marked_places, salt_of,
     },
-    survey::{Damage, Surveyed},
+    survey::{Survey, Surveyed},
 };
 
 const SEARCH_BYTES: usize = 1024 * 1024;
@@ -107,76 +110,190 @@ pub enum Dropped {
 /// What takes them, one by one.
 pub type EachDropped<'a> = &'a mut dyn FnMut(Dropped);
 
-/// Shows what stands behind the end of the sound part, in order, and what is missing in between.
-pub(crate) struct Listing<'a> {
-    next: Position,
-    each: EachDropped<'a>,
-}
-
-impl<'a> Listing<'a> {
-    /// The sound part ends before `next`.
-    pub(crate) fn new(next: Position, each: EachDropped<'a>) -> Self {
-        Self { next, each }
-    }
-
-    /// Goes through one file from `offset` on.
-    pub(crate) fn file(
-        &mut self,
-        name: &str,
-        file: &dyn DiskFile,
-        salt: u32,
-        offset: u64,
-    ) -> io::Result<()> {
-        whole_frames(file, salt, offset, self.next, &mut |frame| {
-            let (offset, position) = (frame.offset, frame.header.position);
-            // A frame behind another tail of the same file: it never followed the ones before it.
-            if position < self.next {
-                return ControlFlow::Continue(());
-            }
-            if position > self.next {
-                (self.each)(Dropped::Unreadable { from: self.next, to: Some(position) });
-            }
-            self.next = position.next();
-            (self.each)(Dropped::Record { file: name.to_owned(), offset, stored: frame.stored() });
-            ControlFlow::Continue(())
-        })
-    }
-
-    /// Nothing follows. `known` records are known to have been there.
-    pub(crate) fn end(self, known: Option<Position>) {
-        let to = known.filter(|known| *known > self.next);
-        if to.is_some() {
-            (self.each)(Dropped::Unreadable { from: self.next, to });
-        }
-    }
-}
-
-/// Lists what a repair of this damage takes out of the log.
-pub(crate) fn list_dropped(
-    disk: &dyn Disk,
-    last: Option<&Surveyed>,
-    damage: &Damage,
+/// What repairs have kept since the last start of a server.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The files that say that one has begun. There is one at most, if nobody put others there.
+    pub(crate) begun: Vec<String>,
+    /// Their folders, oldest first.
+    pub(crate) folders: Vec<String>,
+    /// The files in them that were segments, with the first position that their names say.
+    segments: Vec<(Position, String)>,
+    /// How many records there are known to have been.
     known: Option<Position>,
-    each: EachDropped<'_>,
-) -> io::Result<()> {
-    let mut listing = Listing::new(damage.position, each);
-    if let Some(segment) = last.filter(|segment| segment.name == damage.file) {
-        listing.file(&segment.name, &*segment.file, segment.header.salt, segment.end)?;
+}
+
+impl Kept {
+    /// `names` is what is in the folder.
+    pub(crate) fn find(
+        disk: &dyn Disk,
+        names: &[String],
+        faults: Faults,
+    ) -> Result<Self, OpenError> {
+        let mut kept = Self::default();
+        let begun = |name: &String| match file_kind(name) {
+            FileKind::Begun(number) => Some((number, name.clone())),
+            _ => None,
+        };
+        let (numbers, begun): (Vec<u64>, Vec<String>) = names.iter().filter_map(begun).unzip();
+        kept.begun = begun;
+        let Some(number) = numbers.into_iter().min().filter(|_| !faults.moved_unlisted) else {
+            return Ok(kept);
+        };
+        let asides = asides(names).into_iter();
+        let mut folders: Vec<_> =
+            asides.filter_map(|name| Some((repair_number(&name)?, name))).collect();
+        folders.retain(|(own, _)| *own >= number);
+        folders.sort_unstable();
+        for (_, folder) in folders {
+            kept.add(disk, folder)?;
+        }
+        Ok(kept)
     }
-    let whole = (damage.offset == 0).then_some(&damage.file);
-    for name in whole.into_iter().chain(&damage.behind) {
-        let file: Arc<dyn DiskFile> = match disk.open(name, false) {
+
+    fn add(&mut self, disk: &dyn Disk, folder: String) -> Result<(), OpenError> {
+        for name in disk.list_aside(&folder).map_err(OpenError::failed(disk, "list", &folder))? {
+            let path = format!("{folder}/{name}");
+            match file_kind(&name) {
+                FileKind::Segment(first) => self.segments.push((first, path)),
+                FileKind::Bounds => {
+                    if let Found::Sound(file) = BoundsFile::read(disk, &path, false)? {
+                        self.known = self.known.max(Some(file.bounds.reached));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.folders.push(folder);
+        Ok(())
+    }
+
+    /// The first position of all segments in them.
+    pub(crate) fn first(&self) -> Option<Position> {
+        self.segments.iter().map(|(first, _)| *first).min()
+    }
+}
+
+/// A file that may have records, from an offset on.
+struct Source {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    salt: u32,
+    offset: u64,
+}
+
+impl Source {
+    /// A whole file, if it is there.
+    fn whole(disk: &dyn Disk, name: &str) -> io::Result<Option<Self>> {
+        let file = match disk.open(name, false) {
             Ok(file) => file,
             // That it is missing is the damage.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut header = [0; SEGMENT_HEADER_BYTES];
         file.read_at(&mut header, 0)?;
         // Of a damaged header this may still be right: then the frames' checksums fit.
-        listing.file(name, &*file, salt_of(&header), SEGMENT_HEADER_BYTES as u64)?;
+        let (salt, offset) = (salt_of(&header), SEGMENT_HEADER_BYTES as u64);
+        Ok(Some(Self { name: name.to_owned(), file, salt, offset }))
     }
-    listing.end(known);
+
+    /// What stands behind the last good frame of a segment.
+    fn behind(segment: &Surveyed) -> Self {
+        let (name, file) = (segment.name.clone(), segment.file.clone());
+        Self { name, file, salt: segment.header.salt, offset: segment.end }
+    }
+}
+
+/// Shows what stands behind the end of the sound part, in order, and what is missing in between.
+struct Listing<'a> {
+    next: Position,
+    each: EachDropped<'a>,
+}
+
+impl Listing<'_> {
+    /// Goes through the records of a segment below `upto`. What its first source lacks may be in the others.
+    fn segment(&mut self, sources: &[Source], upto: Option<Position>) -> io::Result<()> {
+        let Some((source, others)) = sources.split_first() else { return Ok(()) };
+        let mut others_read = Ok(());
+        whole_frames(&*source.file, source.salt, source.offset, self.next, &mut |frame| {
+            let (offset, position) = (frame.offset, frame.header.position);
+            if upto.is_some_and(|upto| position >= upto) {
+                return ControlFlow::Break(());
+            }
+            // A frame behind another tail of the same file: it never followed the ones before it.
+            if position < self.next {
+                return ControlFlow::Continue(());
+            }
+            if position > self.next {
+                others_read = self.segment(others, Some(position));
+                if others_read.is_err() {
+                    return ControlFlow::Break(());
+                }
+                self.gap(position);
+            }
+            self.next = position.next();
+            let file = source.name.clone();
+            (self.each)(Dropped::Record { file, offset, stored: frame.stored() });
+            ControlFlow::Continue(())
+        })?;
+        others_read?;
+        self.segment(others, upto)
+    }
+
+    /// Records below `upto` that were not found are known to have been there.
+    fn gap(&mut self, upto: Position) {
+        if self.next < upto {
+            (self.each)(Dropped::Unreadable { from: self.next, to: Some(upto) });
+            self.next = upto;
+        }
+    }
+}
+
+/// Lists what stands behind the sound part of the log and does not stay: what a repair of the damage takes out of it, or
+/// the next start of a server as its `tail`, and what repairs have kept before that.
+pub(crate) fn list_dropped(
+    disk: &dyn Disk,
+    found: &Survey,
+    tail: Option<&TornTail>,
+    each: EachDropped<'_>,
+) -> Result<(), OpenError> {
+    let last = found.segments.last();
+    let end = last.map(Surveyed::next).unwrap_or_default();
+    let next = found.damage.as_ref().map_or(end, |damage| damage.position);
+    let mut segments: BTreeMap<Position, Vec<Source>> = BTreeMap::new();
+    let mut add = |first: Position, name: &str| {
+        let source = Source::whole(disk, name).map_err(OpenError::failed(disk, "read", name))?;
+        segments.entry(first).or_default().extend(source);
+        Ok(())
+    };
+    // The oldest copy comes first: nothing had been cut off it.
+    found.kept.segments.iter().try_for_each(|(first, name)| add(*first, name))?;
+    let damaged = found.damage.iter().filter(|damage| damage.offset == 0).map(|it| &it.file);
+    for name in damaged.chain(found.damage.iter().flat_map(|damage| &damage.behind)) {
+        if let FileKind::Segment(first) = file_kind(name) {
+            add(first, name)?;
+        }
+    }
+    let is_cut = |segment: &&Surveyed| match &found.damage {
+        Some(damage) => damage.file == segment.name,
+        None => tail.is_some(),
+    };
+    if let Some(segment) = last.filter(is_cut) {
+        segments.entry(segment.header.first).or_default().push(Source::behind(segment));
+    }
+    let mut listing = Listing { next, each };
+    for sources in segments.values() {
+        let failed = |error| {
+            let names: Vec<_> = sources.iter().map(|source| &*source.name).collect();
+            OpenError::failed(disk, "read", &names.join(" or "))(error)
+        };
+        listing.segment(sources, None).map_err(failed)?;
+    }
+    let said = found.bounds.as_ref().filter(|_| found.damage.is_some());
+    let known = said.map(|file| file.bounds.reached).max(found.kept.known);
+    let known = known.max(tail.map(|tail| tail.position.next()));
+    listing.gap(known.unwrap_or_default());
     Ok(())
 }
 
@@ -195,8 +312,8 @@ pub struct TornTail {
     pub whole_records: u64,
 }
 
-/// Looks behind the end of the last segment. Shows the records there.
-pub(crate) fn torn_tail(segment: &Surveyed, each: EachDropped<'_>) -> io::Result<Option<TornTail>> {
+/// Looks behind the end of the last segment.
+pub(crate) fn torn_tail(segment: &Surveyed) -> io::Result<Option<TornTail>> {
     if segment.ends_in_zeros {
         return Ok(None);
     }
@@ -207,11 +324,9 @@ pub(crate) fn torn_tail(segment: &Surveyed, each: EachDropped<'_>) -> io::Result
     let mut whole_records = 0;
     let mut count = |dropped: Dropped| {
         whole_records += u64::from(matches!(dropped, Dropped::Record { .. }));
-        each(dropped);
     };
-    let mut listing = Listing::new(position, &mut count);
-    listing.file(&segment.name, &*segment.file, segment.header.salt, offset)?;
-    listing.end(Some(position.next()));
+    let mut listing = Listing { next: position, each: &mut count };
+    listing.segment(&[Source::behind(segment)], None)?;
     let (file, bytes) = (segment.name.clone(), last + 1 - offset);
     Ok(Some(TornTail { file, offset, position, bytes, whole_records }))
 }

@@ -11,7 +11,7 @@ use crate::{
     folder::{FileKind, OpenError, file_kind, path, segment_name},
     frame::{BadHeader, FORMAT_VERSION, FrameSpot, SEGMENT_HEADER_BYTES, SegmentHeader},
     parts::PartsOf,
-    salvage::whole_frames,
+    salvage::{Kept, whole_frames},
     scan::{Expected, Frames, NoFrame},
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Survey {
     pub(crate) spares: Vec<(u64, String)>,
     pub(crate) fillings: Vec<String>,
     pub(crate) foreign: Vec<String>,
+    /// What repairs have kept since the last start.
+    pub(crate) kept: Kept,
     /// Segments that a crash left of a trim.
     pub(crate) trimmed: Vec<String>,
     /// Where the log must begin and end; none in a folder of an older release.
@@ -101,15 +103,18 @@ pub(crate) fn survey(
     each: &mut dyn FnMut(Stored),
 ) -> Result<Survey, OpenError> {
     let mut firsts = Vec::new();
-    let (mut spares, mut fillings, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
-    for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
+    let (mut spares, mut fillings) = (Vec::new(), Vec::new());
+    let mut foreign = Vec::new();
+    let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
+    let kept = Kept::find(disk, &names, manner.faults)?;
+    for name in names {
         match file_kind(&name) {
             FileKind::Segment(first) => firsts.push(first),
             FileKind::Spare(number) => spares.push((number, name)),
             FileKind::Filling(_) => fillings.push(name),
             FileKind::Foreign => foreign.push(name),
             FileKind::Restoring => return Err(OpenError::Unfinished { folder: disk.folder() }),
-            FileKind::Lock | FileKind::Bounds | FileKind::Aside => {}
+            FileKind::Lock | FileKind::Bounds | FileKind::Aside | FileKind::Begun(_) => {}
         }
     }
     firsts.sort_unstable();
@@ -119,8 +124,8 @@ pub(crate) fn survey(
     let is_there = !matches!(found, Found::Missing);
     let bounds = if let Found::Sound(file) = found { Some(file) } else { None };
     let said = bounds.as_ref().map(|file| file.bounds);
-    let kept = said.map_or(0, |said| firsts.partition_point(|first| *first < said.first));
-    let trimmed = firsts.drain(..kept).map(segment_name).collect();
+    let left = said.map_or(0, |said| firsts.partition_point(|first| *first < said.first));
+    let trimmed = firsts.drain(..left).map(segment_name).collect();
     let mut segments = Vec::new();
     let mut damage = match said {
         Some(said) if !manner.faults.first_unchecked && firsts.first() != Some(&said.first) => {
@@ -143,7 +148,11 @@ pub(crate) fn survey(
     {
         damage = end_missed(said, last).map(|reason| last.damage(reason));
     }
-    if damage.is_none() && bounds.is_none() {
+    if let (true, false, Some(first)) = (firsts.is_empty(), is_there, kept.first()) {
+        let reason = "a repair was interrupted that has taken away all segments";
+        damage = Some(Damage::new(&segment_name(first), 0, first, reason));
+    }
+    if damage.is_none() && bounds.is_none() && !manner.faults.bounds_unchecked {
         damage = bounds_missed(is_there, &segments).map(|reason| {
             let next = segments.last().map(Surveyed::next).unwrap_or_default();
             Damage::new(BOUNDS_FILE, 0, next, reason)
@@ -158,7 +167,7 @@ pub(crate) fn survey(
         let from = firsts.iter().filter(|first| segment_name(**first) > damage.file);
         damage.behind = from.map(|first| segment_name(*first)).collect();
     }
-    Ok(Survey { segments, spares, fillings, foreign, trimmed, bounds, damage })
+    Ok(Survey { segments, spares, fillings, foreign, kept, trimmed, bounds, damage })
 }
 
 /// What is wrong with a folder without sound bounds. A folder of an older release never had any.

@@ -1,24 +1,21 @@
 //! Reads a folder and says whether the log in it is sound: `spindle verify DIR [--repair]`.
 //!
 //! Verifying takes the folder's lock: a running server is just writing the end of the log. It
-//! changes nothing. A repair cuts the log at the first damage. Every file that it changes or takes out of the log is kept
-//! as it was in a folder inside, `repair-1` or the next number; it never deletes bytes.
+//! changes nothing. A repair (the `repair` module) cuts the log at the first damage.
 
 use crate::{
-    bounds::{BOUNDS_FILE, Bounds, BoundsFile},
     contract::{Position, Stored},
-    disk::{Disk, DiskFile},
+    disk::Disk,
     faults::Faults,
-    folder::{
-        FileKind, OpenError, begin_segment, file_kind, filling_name, read_in_steps, repair_name,
-        zero,
-    },
-    frame::{SEGMENT_HEADER_BYTES, SegmentHeader},
+    folder::{FileKind, OpenError, asides, file_kind},
+    frame::SEGMENT_HEADER_BYTES,
     parts::{PartsOf, no_parts},
+    repair::cut,
     salvage::{list_dropped, torn_tail},
     survey::{Manner, Survey, Surveyed, survey},
 };
 
+pub use crate::repair::RepairReport;
 pub use crate::salvage::{Dropped, EachDropped, TornTail};
 pub use crate::survey::Damage;
 
@@ -53,6 +50,9 @@ pub struct VerifyReport {
     pub foreign: Vec<String>,
     /// Folders of earlier repairs, and files that repairs of older releases saved.
     pub saved_earlier: Vec<String>,
+    /// The folders of repairs since the last start of a server, also of those that were interrupted. What they took out
+    /// of the log is handed over among the dropped records.
+    pub repaired_since_start: Vec<String>,
     /// Why the folder could not be read, or not be repaired.
     pub failure: Option<OpenError>,
 }
@@ -81,15 +81,6 @@ pub struct Place {
     pub position: Position,
 }
 
-/// What a repair did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RepairReport {
-    /// The folder inside that keeps files as they were before the repair.
-    pub folder: String,
-    /// The files in it.
-    pub saved: Vec<String>,
-}
-
 impl VerifyReport {
     /// Whether a server can start on the folder and has lost nothing.
     #[must_use]
@@ -106,8 +97,9 @@ pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
 }
 
 /// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
-/// started on the folder as it is, or as the repair leaves it. Then `dropped` gets what is not among them: what a repair
-/// takes out of the log, or the next start behind its end, as far as it can be read.
+/// started on the folder as it is, or as the repair leaves it. Then `dropped` gets what is not among them, as far as it
+/// can be read: what a repair takes out of the log, or the next start behind its end, and what repairs have taken out
+/// since the last start, so that the list is whole however often a repair is interrupted.
 ///
 /// `parts_of` is what the server opens the log with: damage to nothing but such parts is reported, and no reason to cut.
 pub fn verify_with(
@@ -148,7 +140,9 @@ fn fill(
     // Without a log there is nothing to lock, and a lock file must not appear in a folder
     // that is somebody else's.
     let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
-    let is_log = |name: &String| matches!(file_kind(name), FileKind::Segment(_) | FileKind::Bounds);
+    let is_log = |name: &String| {
+        matches!(file_kind(name), FileKind::Segment(_) | FileKind::Bounds | FileKind::Begun(_))
+    };
     if !names.iter().any(is_log) {
         return Ok(());
     }
@@ -156,33 +150,18 @@ fn fill(
     let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
     let mut found = survey(disk, manner, each)?;
     describe(report, &found);
-    let last = found.segments.last();
-    if let Some(damage) = found.damage.clone() {
-        report.damage = Some(damage.clone());
-        let known = found.bounds.as_ref().map(|file| file.bounds.reached);
-        let failed = OpenError::failed(disk, "read", &damage.file);
-        list_dropped(disk, last, &damage, known, &mut manner.faults.listing(dropped))
-            .map_err(failed)?;
-        if manner.write {
-            manner.faults.cut_more(found.segments.last_mut());
-            report.repair = Some(cut(disk, &mut found, &damage)?);
-        }
-    } else if let Some(last) = last {
-        report.tail =
-            torn_tail(last, dropped).map_err(OpenError::failed(disk, "read", &last.name))?;
+    report.damage = found.damage.clone();
+    if let Some(last) = found.segments.last().filter(|_| found.damage.is_none()) {
+        report.tail = torn_tail(last).map_err(OpenError::failed(disk, "read", &last.name))?;
+    }
+    list_dropped(disk, &found, report.tail.as_ref(), &mut manner.faults.listing(dropped))?;
+    report.repaired_since_start.clone_from(&found.kept.folders);
+    if let Some(damage) = report.damage.as_ref().filter(|_| manner.write) {
+        manner.faults.cut_more(found.segments.last_mut());
+        report.repair = Some(cut(disk, &mut found, damage)?);
     }
     report.foreign = found.foreign;
     Ok(())
-}
-
-/// What repairs have kept: folders, and files beside the segments.
-fn asides(names: &[String]) -> Vec<String> {
-    let kept = names.iter().filter(|name| file_kind(name) == FileKind::Aside);
-    let mut kept: Vec<String> =
-        kept.map(|name| name.split('/').next().unwrap_or(name).to_owned()).collect();
-    kept.sort_unstable();
-    kept.dedup();
-    kept
 }
 
 fn describe(report: &mut VerifyReport, found: &Survey) {
@@ -205,96 +184,4 @@ fn describe(report: &mut VerifyReport, found: &Survey) {
     report.next = found.segments.last().map(Surveyed::next).or(start).unwrap_or_default();
     let said = found.bounds.as_ref().map(|file| file.bounds);
     report.ended_in_order = found.damage.is_none() && said.is_some_and(|said| said.end.is_some());
-}
-
-/// Cuts the log before the damage. What is cut is saved before anything changes, and what proves
-/// the damage goes last: after a crash in between the log is still damaged at the same place, and
-/// can be repaired again. The bounds change last of all, in their place: there is no time without
-/// them, in which nothing would prove any more that the last records were durable.
-fn cut(disk: &dyn Disk, found: &mut Survey, damage: &Damage) -> Result<RepairReport, OpenError> {
-    for name in &found.fillings {
-        disk.remove(name).map_err(OpenError::failed(disk, "remove", name))?;
-    }
-    let mut aside = Aside::new(disk)?;
-    let (first, last) = (found.segments.first(), found.segments.last());
-    let cut_inside = last.filter(|segment| damage.offset > 0 && segment.name == damage.file);
-    if let Some(segment) = cut_inside {
-        aside.copy(&segment.name, &*segment.file, segment.file_bytes)?;
-    }
-    for name in damage.behind.iter().rev() {
-        aside.take(name)?;
-    }
-    if let Some(segment) = cut_inside {
-        let failed = |operation| OpenError::failed(disk, operation, &segment.name);
-        zero(&*segment.file, (segment.end, segment.file_bytes)).map_err(failed("cut"))?;
-        segment.file.sync().map_err(failed("sync"))?;
-    } else if damage.file != BOUNDS_FILE {
-        aside.take(&damage.file)?;
-        if last.is_none() {
-            // The log begins again where the file began: positions do not start over.
-            let (salt, first) = (disk.salt(), damage.position);
-            let header = SegmentHeader { salt, first, prev_crc: 0, keeps_bounds: false };
-            begin_segment(disk, header, u64::MAX, EMPTY_SEGMENT_BYTES)?;
-        }
-    }
-    let bounds = Bounds {
-        first: first.map_or(damage.position, |segment| segment.header.first),
-        newest: last.map_or(damage.position, |segment| segment.header.first),
-        reached: last.map_or(damage.position, Surveyed::next),
-        end: None,
-    };
-    if let Some(file) = &mut found.bounds {
-        let bytes = file.file().len().map_err(OpenError::failed(disk, "measure", BOUNDS_FILE))?;
-        aside.copy(BOUNDS_FILE, file.file(), bytes)?;
-        file.change(bounds).map_err(OpenError::failed(disk, "write", BOUNDS_FILE))?;
-    } else {
-        aside.take(BOUNDS_FILE)?;
-        BoundsFile::create(disk, bounds).map_err(OpenError::failed(disk, "create", BOUNDS_FILE))?;
-    }
-    Ok(aside.report)
-}
-
-const COPY_BYTES: usize = 256 * 1024;
-/// Just long enough: the server moves on to a longer one.
-const EMPTY_SEGMENT_BYTES: u64 = 4096;
-
-/// The folder inside that keeps files as they were.
-struct Aside<'a> {
-    disk: &'a dyn Disk,
-    report: RepairReport,
-}
-
-impl<'a> Aside<'a> {
-    /// A folder of a new name, which is made when the first file comes.
-    fn new(disk: &'a dyn Disk) -> Result<Self, OpenError> {
-        let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
-        let taken = asides(&names);
-        let free = (1..).map(repair_name).find(|name| !taken.contains(name));
-        let folder = free.unwrap_or_else(|| repair_name(0));
-        Ok(Self { disk, report: RepairReport { folder, saved: Vec::new() } })
-    }
-
-    /// Moves a file there, if there is one of that name.
-    fn take(&mut self, name: &str) -> Result<(), OpenError> {
-        let failed = |operation| OpenError::failed(self.disk, operation, name);
-        if self.disk.list().map_err(failed("list the folder of"))?.iter().any(|own| own == name) {
-            self.disk.move_aside(name, &self.report.folder, name).map_err(failed("move aside"))?;
-            self.report.saved.push(name.to_owned());
-        }
-        Ok(())
-    }
-
-    /// Copies a file there.
-    fn copy(&mut self, name: &str, from: &dyn DiskFile, bytes: u64) -> Result<(), OpenError> {
-        let filling = filling_name(u64::MAX);
-        let failed = |operation| OpenError::failed(self.disk, operation, &filling);
-        let file = self.disk.create(&filling).map_err(failed("create"))?;
-        let copy = |bytes: &[u8], offset| file.write_at(bytes, offset);
-        read_in_steps(from, (0, bytes), COPY_BYTES, copy).map_err(failed("write"))?;
-        file.sync().map_err(failed("sync"))?;
-        let folder = &self.report.folder;
-        self.disk.move_aside(&filling, folder, name).map_err(failed("move aside"))?;
-        self.report.saved.push(name.to_owned());
-        Ok(())
-    }
 }

@@ -383,6 +383,9 @@ impl Disk for SlowDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         self.disk.list()
     }
+    fn list_aside(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.disk.list_aside(folder)
+    }
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open(name, write).map(|file| self.slow(file))
     }

@@ -201,6 +201,10 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     for file in &report.saved_earlier {
         row("saved-earlier", file.clone());
     }
+    for folder in &report.repaired_since_start {
+        let text = "no server has started since; the dropped records include what it took out";
+        row("repaired-since-start", format!("{folder}: {text}"));
+    }
     for file in &report.foreign {
         row("foreign", format!("{file} is no part of a log"));
     }
@@ -327,6 +331,7 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "saved_in": report.repair.as_ref().filter(|repair| !repair.saved.is_empty()).map(|repair| &repair.folder),
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,
+        "repaired_since_start": report.repaired_since_start,
         "foreign": report.foreign,
     })
 }

@@ -65,6 +65,8 @@ mod tcp_server;
 #[cfg(feature = "access")]
 mod tokens_file;
 mod wait;
+#[cfg(feature = "net")]
+mod waiting_requests;
 
 #[cfg(feature = "engine")]
 pub use audit::Audited;
@@ -95,3 +97,5 @@ pub use tcp_server::TcpServer;
 #[cfg(feature = "access")]
 pub use tokens_file::{TokensFile, is_enough};
 pub use wait::{PATIENCE, wait_until, wait_within};
+#[cfg(feature = "net")]
+pub use waiting_requests::check_waiting_requests;

@@ -102,6 +102,8 @@ faults! {
     FirstUnchecked => log.first_unchecked;
     /// A start does not miss the newest segment, nor records at the end.
     EndUnchecked => log.end_unchecked;
+    /// A start does not miss the file that says where the log must begin and end.
+    BoundsUnchecked => log.bounds_unchecked;
     /// Where the log cannot be read, it is taken to end.
     ReadErrorIsEnd => log.read_error_ends;
     /// Any clock is believed, however far it is from the log's time.
@@ -112,6 +114,8 @@ faults! {
     RepairCutsMore => log.repair_cuts_more;
     /// A repair does not list the first record that it drops.
     DroppedUnlisted => log.dropped_unlisted;
+    /// A repair does not list what an interrupted one before it has moved.
+    MovedUnlisted => log.moved_unlisted;
     /// A door does not ask whether a command may be done.
     AccessUnasked => door.unasked;
     /// A door asks for the role, and not whether the queue fits a pattern.

@@ -28,7 +28,10 @@ pub trait Disk: Send + Sync + 'static {
     /// The names of all files in the folder, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Opens a file for reading and, when `write` says so, writing.
+    /// The names of all files in a folder inside this one, in no particular order: none if there is no such folder.
+    fn list_aside(&self, folder: &str) -> io::Result<Vec<String>>;
+
+    /// Opens a file for reading and, when `write` says so, writing. One in a folder inside is named with it: `folder/name`.
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Creates a file that does not exist yet. Its name is durable after

@@ -82,6 +82,10 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into())).collect()
+}
+
 impl Disk for RealDisk {
     fn folder(&self) -> String {
         self.path.display().to_string()
@@ -92,11 +96,14 @@ impl Disk for RealDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
+        names_in(&self.path)
+    }
+
+    fn list_aside(&self, folder: &str) -> io::Result<Vec<String>> {
+        match names_in(&self.path.join(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names,
         }
-        Ok(names)
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>> {

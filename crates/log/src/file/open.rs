@@ -86,7 +86,8 @@ pub(super) fn open(
     for name in &found.trimmed {
         tracing::info!(file = name, "removed what a crash had left of a trim");
     }
-    for name in found.fillings.iter().chain(&found.trimmed) {
+    // From now on the log goes on without what a repair took out of it.
+    for name in found.fillings.iter().chain(&found.trimmed).chain(&found.kept.begun) {
         folder.remove(name).map_err(OpenError::failed(folder, "remove", name))?;
     }
     let spares = take_spares(folder, &found, &sizes)?;
@@ -204,7 +205,7 @@ fn cut_tail_and_sync(disk: &dyn Disk, found: &Survey, zero_tail: bool) -> Result
         && !last.ends_in_zeros
     {
         let failed = |operation| OpenError::failed(disk, operation, &last.name);
-        let tail = torn_tail(last, &mut |_| {}).map_err(failed("read"))?;
+        let tail = torn_tail(last).map_err(failed("read"))?;
         zero(&*last.file, (last.end, last.file_bytes)).map_err(failed("cut the tail of"))?;
         if let Some(TornTail { file, offset, position, bytes, whole_records }) = tail {
             tracing::warn!(

@@ -358,6 +358,9 @@ mod tests {
         fn list(&self) -> io::Result<Vec<String>> {
             unreachable!()
         }
+        fn list_aside(&self, _: &str) -> io::Result<Vec<String>> {
+            unreachable!()
+        }
         fn open(&self, _: &str, _: bool) -> io::Result<Arc<dyn DiskFile>> {
             unreachable!()
         }

@@ -86,7 +86,8 @@ pub fn check_numbered(log: &FileLog, first: u64, next: u64, bytes: usize) {
 
 /// The names of a folder's segments, oldest first.
 pub fn segments(disk: &SimDisk) -> Vec<String> {
-    disk.names().into_iter().filter(|name| name.ends_with(".segment")).collect()
+    let is_segment = |name: &String| name.ends_with(".segment") && !name.contains('/');
+    disk.names().into_iter().filter(is_segment).collect()
 }
 
 /// Where the last frame of a segment ends, for records that hold no zero byte at their end.

@@ -144,11 +144,26 @@ fn a_server_refuses_a_folder_that_lost_its_beginning_or_its_end() {
             (&report["verdict"], &report["damage"]["reason"]),
             (&json!("damaged"), &json!(reason))
         );
-        spindle(&["verify", "--repair", &data]).unwrap();
+        let dropped = &report["dropped"];
+        let output = spindle(&["verify", "--repair", "--json", &data]).output().unwrap();
+        let repaired: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&repaired["verdict"], &repaired["dropped"]), (&json!("repaired"), dropped));
+        let positions = |listed: &Value| -> Vec<Value> {
+            let listed = listed.as_array().unwrap().iter();
+            listed
+                .map(|one| one.get("position").or(one.get("unreadable_from")).cloned().unwrap())
+                .collect()
+        };
+        // Whoever did not see the list sees it again, until a server starts.
+        let again = object(&data, 0);
+        assert_eq!(positions(&again["dropped"]), positions(dropped));
+        assert_eq!(again["repaired_since_start"], json!(["repair-1"]));
         let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
         served.spindle(&["add", "mail", "another"]).assert().success();
         assert_eq!(served.end().code(), Some(0));
-        assert_eq!(object(&data, 0)["saved_earlier"], json!(["repair-1"]));
+        let report = object(&data, 0);
+        assert_eq!(report["saved_earlier"], json!(["repair-1"]));
+        assert_eq!((&report["repaired_since_start"], &report["dropped"]), (&json!([]), &json!([])));
     }
 }
 

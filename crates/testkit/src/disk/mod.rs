@@ -205,6 +205,11 @@ impl Disk for SimDisk {
         Ok(state.names.keys().cloned().collect())
     }
 
+    fn list_aside(&self, folder: &str) -> io::Result<Vec<String>> {
+        let own = |name: String| Some(name.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+        Ok(self.list()?.into_iter().filter_map(own).collect())
+    }
+
     fn open(&self, name: &str, _write: bool) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.state.lock();
         state.check_power(state.boot)?;

@@ -1,55 +1,16 @@
 //! What clients make the server hold.
 
-use std::io::{Read, Write};
-use std::sync::Arc;
-
-use spindle_engine::Options;
+use spindle_engine::Engine;
 use spindle_gearman::GearmanDoor;
-use spindle_log::MemoryLog;
-use spindle_testkit::{ManualEngine, TcpServer, commit_all, wait_until};
+use spindle_testkit::check_waiting_requests;
 
-/// SUBMIT_JOB_BG.
-fn request(number: u8, bytes: usize) -> Vec<u8> {
-    let data = [&b"mail\0"[..], &[b'0' + number, 0], &vec![b'x'; bytes]].concat();
-    let length = data.len() as u32;
-    [&b"\0REQ\0\0\0\x12"[..], &length.to_be_bytes(), &data].concat()
-}
-
-/// The log is behind: the second job waits for it, with its payload in memory. It counts, so that a third, larger one is
-/// too much; and no more once it is taken.
 #[test]
 fn a_request_that_waits_for_the_log_counts_and_the_largest_goes() {
-    let options = Options { undurable_bytes_max: 1, ..Options::default() };
-    let ManualEngine { engine, .. } =
-        ManualEngine::open(Arc::new(MemoryLog::new()), 1_000, options);
-    let server = TcpServer::stepped_within(
-        &engine,
-        GearmanDoor::new(engine.clone(), Default::default()),
-        200_000,
-    );
-    let input = || server.budgets.input.readings();
-    let jobs = || engine.observe().gauges().jobs;
-    let add = |number: u8, bytes: usize| {
-        let mut stream = server.connect();
-        stream.write_all(&request(number, bytes)).unwrap();
-        stream
+    let submit_job_bg = |number: u8, bytes: usize| {
+        let data = [&b"mail\0"[..], &[b'0' + number, 0], &vec![b'x'; bytes]].concat();
+        let length = data.len() as u32;
+        [&b"\0REQ\0\0\0\x12"[..], &length.to_be_bytes(), &data].concat()
     };
-    let _first = add(1, 1);
-    wait_until("the first job", || jobs() == 1);
-    let mut second = add(2, 100_000);
-    wait_until("the second one's payload", || input().held_bytes >= 100_000);
-    let mut third = add(3, 150_000);
-    wait_until("the end of the third", || input().closed == 1);
-    // It hears why if it had more to send. A reset says the same as an end.
-    let _ = third.read_to_end(&mut Vec::new());
-    assert_eq!(jobs(), 1);
-    wait_until("the second job", || {
-        commit_all(&engine);
-        jobs() == 2
-    });
-    commit_all(&engine);
-    let mut answer = [0; 8];
-    second.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"\0RES\0\0\0\x08");
-    wait_until("nothing to be held", || input().held_bytes == 0);
+    let door = |engine: &Engine| GearmanDoor::new(engine.clone(), Default::default());
+    check_waiting_requests(door, submit_job_bg, b"\0RES\0\0\0\x08");
 }

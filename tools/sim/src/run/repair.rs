@@ -17,6 +17,8 @@ use crate::model::Model;
 
 /// One of so many repairs is cut off by the power first.
 const CUT_EVERY: u32 = 3;
+/// About as many operations as it has.
+const OPERATIONS: u64 = 16;
 
 /// A folder that a start refuses.
 pub(super) struct Refused {
@@ -31,8 +33,9 @@ pub(super) struct Refused {
 type Part<'a> = &'a [(u64, Bytes)];
 
 /// What a repair says.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 struct Said {
+    finished: bool,
     kept: Records,
     dropped: BTreeMap<u64, Bytes>,
     unreadable: Vec<Range<u64>>,
@@ -83,30 +86,25 @@ impl Run {
         Ok(())
     }
 
-    /// Repairs, perhaps in two attempts. What the first one has moved aside the second one does not list again.
+    /// Repairs, perhaps in two attempts. Until a server starts, what it has dropped is listed again.
     fn repair(&mut self, disk: &SimDisk) -> Judged<Said> {
-        let mut listed = None;
         if self.losses.random_ratio(1, CUT_EVERY) {
-            disk.cut_power_after(self.losses.random_range(0..12));
-            let (said, finished) = self.repair_once(disk)?;
+            disk.cut_power_after(self.losses.random_range(0..OPERATIONS));
+            self.repair_once(disk)?;
             self.counts.repairs_cut += u64::from(!disk.is_powered());
             disk.crash();
-            if finished {
-                return Ok(said);
-            }
-            listed =
-                Some(said).filter(|said| !(said.dropped.is_empty() && said.unreadable.is_empty()));
         }
-        let (said, finished) = self.repair_once(disk)?;
-        match listed {
-            _ if !finished => Err("it does not come to an end".into()),
-            Some(first) => Ok(Said { kept: said.kept, ..first }),
-            None => Ok(said),
+        let said = self.repair_once(disk)?;
+        if !said.finished {
+            return Err("it does not come to an end".into());
         }
+        if self.repair_once(disk)? != said {
+            return Err("when it is run again it lists something else".into());
+        }
+        Ok(said)
     }
 
-    /// Says whether it came to its end.
-    fn repair_once(&self, disk: &SimDisk) -> Judged<(Said, bool)> {
+    fn repair_once(&self, disk: &SimDisk) -> Judged<Said> {
         let mut said = Said::default();
         let (kept, dropped) = (&mut said.kept, &mut said.dropped);
         let unreadable = &mut said.unreadable;
@@ -123,12 +121,12 @@ impl Run {
             },
         );
         match report.failure {
-            Some(_) if !disk.is_powered() => Ok((said, false)),
+            Some(_) if !disk.is_powered() => Ok(said),
             Some(error) => Err(error.to_string()),
             None if report.repair.is_none() && report.damage.is_some() => {
                 Err("it left the damage as it is".into())
             }
-            None => Ok((said, disk.is_powered())),
+            None => Ok(Said { finished: disk.is_powered(), ..said }),
         }
     }
 
@@ -165,6 +163,9 @@ impl Run {
     ) -> Judged {
         let log = self.server.open_log_on(disk);
         let log = log.map_err(|error| format!("after a repair: {error}"))?;
+        if disk.names().iter().any(|name| name.ends_with(".begun")) {
+            return Err("after a start a repair still counts as begun".into());
+        }
         if records(&log)? != kept {
             return Err("after a repair the log has other records than it kept".into());
         }
