@@ -1,18 +1,23 @@
 // Builds the package: ES modules, CommonJS modules and the types of both; with --tests also the
 // tests. An old build goes first, so that no file of it is packed.
 import { execFileSync } from "node:child_process";
-import { rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const compiler = createRequire(import.meta.url).resolve("typescript/package.json");
-const tsc = join(dirname(compiler), "bin", "tsc");
+const tsc = join(here, "node_modules", "typescript", "bin", "tsc");
+
+function run(program, ...args) {
+  execFileSync(program, args, { cwd: here, stdio: "inherit" });
+}
 
 function compile(project) {
-  execFileSync(process.execPath, [tsc, "--project", join(here, project)], { stdio: "inherit" });
+  run(process.execPath, tsc, "--project", project);
 }
+
+// `npm install ./clients/node` runs this without having installed what a build needs.
+if (!existsSync(tsc)) run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund");
 
 rmSync(join(here, "build"), { recursive: true, force: true });
 compile("tsconfig.json");

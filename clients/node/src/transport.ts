@@ -272,7 +272,7 @@ function problemOf(response: http.IncomingMessage, text: string): Problem {
 function connectionError(where: string, error: NodeJS.ErrnoException, connected: boolean) {
   const untrusted = UNTRUSTED.test(error.code ?? "");
   // The name of a server may have several addresses; Node says nothing but the codes then.
-  const reason = error.message || error.code || error.name;
+  const reason = error.message.trim() || error.code || error.name;
   const hint = untrusted ? " (caFile or SPINDLE_CA_FILE names the authorities to trust)" : "";
   return new ConnectionError(`${where}: ${reason}${hint}`, connected && !untrusted, error);
 }
