@@ -13,6 +13,7 @@ import {
 } from "./errors.js";
 import { contentFields, contentOf, guarded } from "./serializer.js";
 import type { AnyTask } from "./task.js";
+import type { LeaseReport, Reporter } from "./reporter.js";
 import { isPassing, type Transport } from "./transport.js";
 import type { Leased } from "./wire.js";
 
@@ -44,11 +45,19 @@ export type Ending =
   | { kind: "released" };
 
 /** What the server is to be told, and how the attempt ends once it knows. */
-interface Report {
-  action: "complete" | "fail" | "release";
-  body: string;
+interface Report extends LeaseReport {
   ending: Ending;
 }
+
+/** What the attempts of a worker share. */
+export interface Shared {
+  client: Spindle;
+  reporter: Reporter;
+  /** How often leases are extended, if the worker says so. */
+  heartbeatMs: number | undefined;
+}
+
+const RELEASE: Report = { action: "release", body: "{}", ending: { kind: "released" } };
 
 /** Texts of a failed attempt that the server takes, in characters. */
 const MESSAGE_CHARS_MAX = 4096;
@@ -64,18 +73,18 @@ export class Attempt {
   readonly #transport: Transport;
   readonly #heartbeatMs: number;
   readonly #aborted = new AbortController();
-  /** Ends what is under way at the lease's side: heartbeats while the task runs, then the report. */
   readonly #heartbeats = new AbortController();
-  readonly #reports = new AbortController();
+  readonly #reporter: Reporter;
   #timers: NodeJS.Timeout[] = [];
   /** By the clock of `performance.now()`; the server may know better. */
   #deadline: number;
   #isOver = false;
 
-  constructor(leased: Leased, task: AnyTask, client: Spindle, heartbeatMs: number | undefined) {
+  constructor(leased: Leased, task: AnyTask, { client, reporter, heartbeatMs }: Shared) {
     this.#leased = leased;
     this.#task = task;
     this.#transport = client.transport;
+    this.#reporter = reporter;
     const leaseMs = leased.lease_ms ?? Infinity;
     this.#heartbeatMs = heartbeatMs ?? leaseMs / 3;
     this.#deadline = performance.now() + leaseMs;
@@ -109,7 +118,7 @@ export class Attempt {
     const { reason } = this.context.signal as { reason?: unknown };
     if (this.#isOver && reason instanceof LeaseEndedError) return { kind: "lost", error: reason };
     try {
-      await this.#send(report.action, report.body);
+      await this.#send(report);
       return report.ending;
     } catch (error) {
       const refused = error instanceof ApiError && !isPassing(error);
@@ -125,16 +134,10 @@ export class Attempt {
     this.#aborted.abort(reason);
   }
 
-  /** Gives the job back while the task still runs, and ends a report that is under way. */
-  async abandon(): Promise<Ending> {
+  /** Gives the job back while the task still runs. */
+  async giveBack(): Promise<Ending> {
     this.#letGo();
-    this.#reports.abort(new WorkerStoppedError());
-    try {
-      await this.#transport.call({ ...this.#call("release"), retryForMs: 0 });
-      return { kind: "released" };
-    } catch (error) {
-      return this.#lost(error);
-    }
+    return this.report(RELEASE);
   }
 
   #payload(): unknown {
@@ -158,7 +161,7 @@ export class Attempt {
   #failure(error: unknown): Report {
     const { signal } = this.context;
     if (signal.aborted && signal.reason instanceof WorkerStoppedError) {
-      return { action: "release", body: "{}", ending: { kind: "released" } };
+      return RELEASE;
     }
     const timedOut = signal.aborted && signal.reason instanceof TaskTimeoutError;
     const cause: unknown = timedOut ? signal.reason : error;
@@ -166,11 +169,10 @@ export class Attempt {
     return failureOf(cause, codeOf(cause), again);
   }
 
-  async #send(action: Report["action"], body: string): Promise<void> {
+  async #send(report: Report): Promise<void> {
     const leftMs = Math.max(this.#deadline - performance.now(), REPORT_MS_MIN);
-    const { signal } = this.#reports;
     try {
-      await this.#transport.call({ ...this.#call(action, body), retryForMs: leftMs, signal });
+      await this.#reporter.report(this.#leased.lease_token, report, leftMs);
     } catch (error) {
       // The first of several reports was received, and its answer was lost.
       const end = leaseEnd(error);
@@ -220,8 +222,14 @@ export class Attempt {
     const retryForMs = this.#deadline - performance.now();
     const sent = performance.now();
     try {
-      const body = `{"ttr_ms":${leaseMs}}`;
-      await this.#transport.call({ ...this.#call("extend", body), retryForMs, signal });
+      await this.#transport.call({
+        method: "POST",
+        path: `leases/${this.#leased.lease_token}/extend`,
+        body: `{"ttr_ms":${leaseMs}}`,
+        repeatable: true,
+        retryForMs,
+        signal,
+      });
       // From the last time that it was sent at the latest; a repeated one was sent later.
       this.#deadline = sent + leaseMs;
     } catch (error) {
@@ -232,11 +240,6 @@ export class Attempt {
       return false;
     }
     return true;
-  }
-
-  #call(action: string, body = "{}") {
-    const path = `leases/${this.#leased.lease_token}/${action}`;
-    return { method: "POST", path, body, repeatable: true } as const;
   }
 
   #after(ms: number, run: () => void): NodeJS.Timeout {

@@ -1,10 +1,11 @@
-import { EventEmitter, setMaxListeners } from "node:events";
+import { EventEmitter } from "node:events";
 import { hostname } from "node:os";
 
-import { Attempt, type Ending, type JobContext } from "./attempt.js";
+import { Attempt, type Ending, type JobContext, type Shared } from "./attempt.js";
 import { defaultClient, type Spindle } from "./client.js";
 import { milliseconds, retryDelayMs, sleep, type Duration } from "./duration.js";
 import { SpindleError, WorkerStoppedError } from "./errors.js";
+import { Reporter } from "./reporter.js";
 import type { AnyTask } from "./task.js";
 import { isPassing } from "./transport.js";
 import type { Leased } from "./wire.js";
@@ -43,10 +44,14 @@ export interface WorkerEvents {
 
 /** The longest wait for a job of one request. */
 const WAIT_S = 30;
+/** So many jobs the server gives at once. */
+const COUNT_MAX = 100;
 /** The longest wait between two tries to reach the server. */
 const RETRY_CAP_MS = 5_000;
 /** How long tasks whose signal was aborted by a stop may take to end. */
 const ABORT_GRACE_MS = 5_000;
+/** How long their reports may take then. */
+const REPORT_GRACE_MS = 2_000;
 
 /** Leases the jobs of tasks, and does them. */
 export class Worker {
@@ -54,19 +59,18 @@ export class Worker {
   readonly #tasks = new Map<string, AnyTask>();
   readonly #client: Spindle;
   readonly #concurrency: number;
-  readonly #heartbeatMs: number | undefined;
+  readonly #shared: Shared;
   readonly #stopTimeoutMs: number;
   readonly #signals: readonly NodeJS.Signals[];
-  readonly #leaseBody: string;
+  /** What every request for jobs says. */
+  readonly #leaseFields: object;
   readonly #emitter = new EventEmitter();
   /** Aborted when no further jobs are to be leased. */
   readonly #stopping = new AbortController();
   readonly #running = new Set<Attempt>();
   readonly #reporting = new Set<Attempt>();
-  /** Requests that wait for a job. */
-  #polls = 0;
-  /** How many of them may wait at once: it doubles with each job, and is 1 when there are none. */
-  #width = 1;
+  /** Whether a request waits for jobs. One is enough: it asks for as many as there is room for. */
+  #isPolling = false;
   /** Requests for a job that failed, one after the other. */
   #failures = 0;
   #fatal: unknown;
@@ -87,17 +91,19 @@ export class Worker {
     this.name = options.name ?? `${hostname()}:${process.pid}`;
     this.#client = options.client ?? defaultClient();
     this.#concurrency = concurrency;
-    this.#heartbeatMs = heartbeat === undefined ? undefined : milliseconds(heartbeat, "heartbeat");
+    this.#shared = {
+      client: this.#client,
+      reporter: new Reporter(this.#client.transport),
+      heartbeatMs: heartbeat === undefined ? undefined : milliseconds(heartbeat, "heartbeat"),
+    };
     this.#stopTimeoutMs = milliseconds(options.stopTimeout ?? "25s", "stopTimeout");
     this.#signals = options.signals ?? ["SIGTERM", "SIGINT"];
-    this.#leaseBody = JSON.stringify({
+    this.#leaseFields = {
       queues: [...this.#tasks.keys()],
       wait_s: WAIT_S,
       timeout_ms: lease === undefined ? undefined : milliseconds(lease, "lease"),
       worker: this.name,
-    });
-    // Each request that waits for a job listens to it.
-    setMaxListeners(0, this.#stopping.signal);
+    };
     this.#ended = new Promise((resolve) => (this.#end = resolve));
   }
 
@@ -154,50 +160,46 @@ export class Worker {
 
   /** Asks for as many jobs as there is room for. */
   #fill(): void {
-    while (
-      !this.#stopping.signal.aborted &&
-      this.#polls < this.#width &&
-      this.#running.size + this.#polls < this.#concurrency &&
-      this.#reporting.size < this.#concurrency
-    ) {
-      this.#polls += 1;
-      void this.#poll();
-    }
+    const free = this.#concurrency - this.#running.size;
+    // The next jobs begin while the ends of the last ones are on their way to the disk; but when the
+    // server takes no reports, it gives no jobs.
+    const room = Math.min(free, this.#concurrency + free - this.#reporting.size);
+    if (room <= 0 || this.#isPolling || this.#stopping.signal.aborted) return;
+    this.#isPolling = true;
+    void this.#poll(Math.min(room, COUNT_MAX));
   }
 
-  async #poll(): Promise<void> {
+  async #poll(count: number): Promise<void> {
     try {
-      const leased = await this.#lease();
+      const jobs = await this.#lease(count);
       this.#failures = 0;
-      this.#width = leased ? Math.min(this.#width * 2, this.#concurrency) : 1;
-      if (leased) void this.#perform(leased);
+      for (const leased of jobs) void this.#perform(leased);
     } catch (error) {
       await this.#pollFailed(error);
     }
-    this.#polls -= 1;
+    this.#isPolling = false;
     this.#fill();
     this.#endIfIdle();
   }
 
-  async #lease(): Promise<Leased | undefined> {
+  async #lease(count: number): Promise<Leased[]> {
     const answer = await this.#client.transport.call({
       method: "POST",
       path: "lease",
-      body: this.#leaseBody,
+      body: JSON.stringify({ ...this.#leaseFields, count }),
       waitMs: WAIT_S * 1000,
       repeatable: false,
       retryForMs: 0,
       signal: this.#stopping.signal,
-      // A job that is given at this very moment would have to wait for the end of its lease.
+      // Jobs that are given at this very moment would have to wait for the end of their leases.
       onAbort: "half-close",
     });
-    return answer.body as Leased | undefined;
+    return (answer.body as { jobs: Leased[] } | undefined)?.jobs ?? [];
   }
 
   async #pollFailed(error: unknown): Promise<void> {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
-    this.#width = 1;
     if (!isPassing(error)) {
       this.#fatal = error;
       void this.stop();
@@ -210,15 +212,18 @@ export class Worker {
 
   async #perform(leased: Leased): Promise<void> {
     const task = this.#tasks.get(leased.queue ?? "") as AnyTask;
-    const attempt = new Attempt(leased, task, this.#client, this.#heartbeatMs);
+    const attempt = new Attempt(leased, task, this.#shared);
     this.#running.add(attempt);
     const report = await attempt.work();
     // A stop gave the job back meanwhile.
     if (!this.#running.delete(attempt)) return;
-    // The next job begins while this one's end is on its way to the disk.
+    await this.#report(attempt, attempt.report(report));
+  }
+
+  async #report(attempt: Attempt, ending: Promise<Ending>): Promise<void> {
     this.#reporting.add(attempt);
     this.#fill();
-    this.#emitEnding(attempt, await attempt.report(report));
+    this.#emitEnding(attempt, await ending);
     this.#reporting.delete(attempt);
     this.#fill();
     this.#endIfIdle();
@@ -232,14 +237,16 @@ export class Worker {
     await sleep(ABORT_GRACE_MS, timer.signal).catch(() => undefined);
     const left = [...this.#running];
     this.#running.clear();
-    for (const attempt of this.#reporting) void attempt.abandon();
-    await Promise.all(left.map(async (attempt) => this.#emitEnding(attempt, await attempt.abandon())));
-    this.#endIfIdle();
+    for (const attempt of left) void this.#report(attempt, attempt.giveBack());
+    // A server that is away must not keep the program from ending.
+    const giveUp = setTimeout(() => this.#shared.reporter.abort(new WorkerStoppedError()), REPORT_GRACE_MS);
+    await this.#ended;
+    clearTimeout(giveUp);
   }
 
   #endIfIdle(): void {
-    const busy = this.#polls + this.#running.size + this.#reporting.size;
-    if (this.#stopping.signal.aborted && busy === 0) this.#end();
+    const isBusy = this.#isPolling || this.#running.size > 0 || this.#reporting.size > 0;
+    if (this.#stopping.signal.aborted && !isBusy) this.#end();
   }
 
   #emitEnding({ context }: Attempt, ending: Ending): void {

@@ -1,11 +1,13 @@
 // What is packed is what a user installs.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+
+import { spindle } from "./support/server.js";
 
 const here = fileURLToPath(new URL("../..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "spindle-pack-"));
@@ -47,6 +49,15 @@ const USE = `
 const task = defineTask("q", (n) => n);
 console.log(task.queue, new Spindle() instanceof Spindle, new Worker([task]).name.endsWith(":" + process.pid));
 `;
+
+test("its version is that of the server", () => {
+  const { version } = JSON.parse(readFileSync(join(here, "package.json"), "utf8")) as { version: string };
+  assert.equal(spindle("--version").trim(), `spindle ${version}`);
+});
+
+test("no committed file names where packages come from", () => {
+  assert.doesNotMatch(readFileSync(join(here, "package-lock.json"), "utf8"), /"resolved"|:\/\//);
+});
 
 test("an ES module imports it", () => {
   assert.equal(run("a.mjs", `import { defineTask, Spindle, Worker } from "spindle-client";${USE}`), "q true true");
