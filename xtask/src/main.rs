@@ -158,6 +158,7 @@ fn test(long: bool) -> Result<()> {
     steps.run("alert rules", alert_rules);
     let built = steps.run("release build", || build_release(&RELEASED));
     steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
+    steps.run("client library for Node", clients::test_own_node);
     if built {
         match debian::impossible_here() {
             Some(reason) => steps.skip("Debian package", reason),

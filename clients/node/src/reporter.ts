@@ -1,0 +1,99 @@
+import { apiError, type Problem } from "./errors.js";
+import type { Transport } from "./transport.js";
+
+/** What a worker says of a lease that it ends. */
+export interface LeaseReport {
+  action: "complete" | "fail" | "release";
+  /** A JSON object: the fields of the request of that name. */
+  body: string;
+}
+
+interface Waiting extends LeaseReport {
+  token: string;
+  /** How long it is worth repeating. */
+  retryForMs: number;
+  resolve: () => void;
+  reject: (error: unknown) => void;
+}
+
+/** So many the server takes in one request. */
+const REPORTS_MAX = 100;
+/** A larger one goes alone: a request of many stays far below the 16 MiB that the server takes. */
+const SHARED_CHARS_MAX = 64 * 1024;
+
+/**
+ * Reports the ends of leases. While a request is under way, what comes meanwhile is collected for the
+ * next one: the busier a worker is, the more reports share a wait for the server's disk.
+ */
+export class Reporter {
+  readonly #transport: Transport;
+  readonly #aborted = new AbortController();
+  #waiting: Waiting[] = [];
+  #isSending = false;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Reports the end of a lease. An error of the server about it is thrown as if it had been asked alone.
+   */
+  report(token: string, report: LeaseReport, retryForMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const one = { ...report, token, retryForMs, resolve, reject };
+      if (report.body.length > SHARED_CHARS_MAX) return void this.#sendAlone(one);
+      this.#waiting.push(one);
+      if (!this.#isSending) void this.#sendWaiting();
+    });
+  }
+
+  /** Ends what is under way, and refuses what is reported later. */
+  abort(reason: unknown): void {
+    this.#aborted.abort(reason);
+  }
+
+  async #sendAlone({ action, body, token, retryForMs, resolve, reject }: Waiting): Promise<void> {
+    try {
+      await this.#post(`leases/${token}/${action}`, body, retryForMs);
+      resolve();
+    } catch (error) {
+      reject(error);
+    }
+  }
+
+  async #sendWaiting(): Promise<void> {
+    this.#isSending = true;
+    // Reports that are made in the same moment go together.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const reports = this.#waiting.splice(0, REPORTS_MAX);
+      try {
+        await this.#sendTogether(reports);
+      } catch (error) {
+        for (const { reject } of reports) reject(error);
+      }
+    }
+    this.#isSending = false;
+  }
+
+  async #sendTogether(reports: Waiting[]): Promise<void> {
+    const texts = reports.map(({ token, action, body }) => {
+      return `{"lease_token":"${token}","${action}":${body}}`;
+    });
+    const retryForMs = Math.max(...reports.map((report) => report.retryForMs));
+    const answer = await this.#post("leases/batch", `{"leases":[${texts.join(",")}]}`, retryForMs);
+    const { answers } = answer.body as { answers: { problem?: Problem }[] };
+    reports.forEach(({ resolve, reject }, index) => {
+      const { problem } = answers[index] ?? {};
+      if (problem === undefined) return resolve();
+      const error = apiError(problem.status ?? 0, problem);
+      error.repeated = answer.repeated;
+      reject(error);
+    });
+  }
+
+  #post(path: string, body: string, retryForMs: number) {
+    const { signal } = this.#aborted;
+    return this.#transport.call({ method: "POST", path, body, repeatable: true, retryForMs, signal });
+  }
+}
