@@ -5,7 +5,10 @@ import { SpindleError } from "./errors.js";
 
 /** Where the server is, who asks, and how patient a client is. */
 export interface ClientOptions {
-  /** `http://` or `https://`, with the path a proxy puts before it. Else `SPINDLE_URL`, else `http://127.0.0.1:7420`. */
+  /**
+   * `http://` or `https://`, with the path a proxy puts before it. Else `SPINDLE_URL`, else
+   * `http://127.0.0.1:7420`.
+   */
   url?: string;
   /** The token that says who asks. Else `tokenFile`. */
   token?: string;

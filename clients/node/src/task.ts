@@ -60,7 +60,6 @@ export type SubmitArguments<Payload> = undefined extends Payload
   : [payload: Payload, options?: SubmitOptions];
 
 /** Any task. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type AnyTask = Task<any, any>;
 
 /**

@@ -167,11 +167,14 @@ async function workedThrough(
   const task = defineTask(queue, (_: undefined, { attempt }) => void attempts.push(attempt));
   const job: Job<void> = await direct.submit(task, undefined, { ttr, backoff: 0 });
   const worker = new Worker([task], { client }).on("error", () => undefined);
+  const endings: string[] = [];
+  for (const event of ["completed", "failed", "lost"] as const) worker.on(event, () => endings.push(event));
   const broken = proxy.breakOff(request, moment, killAndRestart);
   const run = worker.run();
   await broken;
   await job.result();
   await worker.stop();
   await run;
+  assert.deepEqual(endings, ["completed"]);
   return attempts;
 }

@@ -50,10 +50,6 @@ export class Server {
     return client;
   }
 
-  get isUp(): boolean {
-    return this.#process !== undefined;
-  }
-
   /** Starts it on what its folder holds, at the address it had. */
   async restart(): Promise<void> {
     const doors = ["--workq", "off", "--gearman", "off", "--jobd-master", "off"];
