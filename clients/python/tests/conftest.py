@@ -1,4 +1,4 @@
-"""The tests need a server: SPINDLE_BIN, or the debug build of the workspace. Without one they fail."""
+"""A server for the tests: SPINDLE_BIN, or the workspace's debug build. Without it they fail."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_calling_a_task_calls_its_function() -> None:
         return a + b
 
     assert add(1, b=2) == 3
-    assert (add.__name__, add.__doc__) == ("add", "Adds.")
+    assert (getattr(add, "__name__", ""), add.__doc__) == ("add", "Adds.")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 64 * 1024
 _CONNECT_TIMEOUT_S = 10.0
-#: A connection that rested longer than this is looked at before it is used: servers close idle ones.
+#: A connection that rested longer is looked at before it is used: servers close idle ones.
 _LOOK_AFTER_S = 1.0
 #: How long an answer that was on its way when a wait was ended may take.
 _LAST_ANSWER_S = 5.0

@@ -173,27 +173,42 @@ class AsyncWorker:
         token = _CURRENT.set(job)
         try:
             if asyncio.iscoroutinefunction(task.function):
-                running = asyncio.ensure_future(
-                    task.function(*attempt.args, **(attempt.kwargs or {}))
-                )
+                running = asyncio.ensure_future(_outcome(attempt))
                 job._when_cancelled(lambda: _cancel(loop, running))
-                value = await running
+                value, raised = await running
             else:
                 context = contextvars.copy_context()
-                value = await loop.run_in_executor(
-                    threads,
-                    lambda: context.run(task.function, *attempt.args, **(attempt.kwargs or {})),
+                value, raised = await loop.run_in_executor(
+                    threads, lambda: context.run(_outcome_here, attempt)
                 )
         except asyncio.CancelledError as error:
             if job.cancel_reason is None and core.is_stopping:
                 job._cancel("stopping")
             return core.failure(attempt, as_error(error, job))
-        except Exception as error:  # noqa: BLE001 - whatever a task raises is how its job failed
-            return core.failure(attempt, as_error(error, job))
         finally:
             job._is_over()
             _CURRENT.reset(token)
+        if raised is not None:
+            return core.failure(attempt, as_error(raised, job))
         return core.outcome(attempt, value)
+
+
+async def _outcome(attempt: Attempt) -> tuple[Any, Optional[BaseException]]:
+    """What a task returns or raises. A SystemExit would end the loop, so nothing is raised here."""
+    try:
+        return await attempt.task.function(*attempt.args, **(attempt.kwargs or {})), None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the job failed
+        return None, error
+
+
+def _outcome_here(attempt: Attempt) -> tuple[Any, Optional[BaseException]]:
+    """The same for an ordinary function."""
+    try:
+        return attempt.task.function(*attempt.args, **(attempt.kwargs or {})), None
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the job failed
+        return None, error
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, running: asyncio.Future[Any]) -> None:

@@ -23,7 +23,8 @@ def spindle_server(
     folder: Path = tmp_path_factory.mktemp("spindle")
     for name in ("TOKEN", "TOKEN_FILE", "CA_FILE", "CERT", "KEY"):
         monkeypatch.delenv(f"SPINDLE_{name}", raising=False)
-    server = SpindleServer(folder, options=["--segment-size", "4MiB"])
+    # A killed server keeps its data with `os` too; only a power cut would lose some.
+    server = SpindleServer(folder, options=["--sync", "os", "--segment-size", "4MiB"])
     with server:
         monkeypatch.setenv("SPINDLE_URL", server.url)
         yield server
