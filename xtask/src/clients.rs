@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{call, target};
+use crate::workspace::{call, root, target};
 
 /// The folders in the target folder; the tests know their names.
 const FOLDER: &str = "gearman-clients";
@@ -20,6 +21,11 @@ const SCHEMATHESIS: [&str; 4] =
 /// What looks at pages in a browser for what keeps people from using them.
 const BROWSER_FOLDER: &str = "browser-clients";
 const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
+/// Our own client for Python: what tests it and looks at its types, its style and its age.
+const PYTHON_CLIENT_FOLDER: &str = "python-client";
+const PYTHON_CLIENT: [&str; 4] = ["pytest==9.2.0", "mypy==2.4.1", "ruff==0.17.5", "vermin==1.9.2"];
+/// The oldest Python that it runs on, and every newer one.
+const PYTHON_CLIENT_SINCE: &str = "--target=3.9-";
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -39,6 +45,27 @@ pub fn install_missing() -> Result<()> {
 /// Installs what tests the HTTP doors from their own documents, if it is missing.
 pub fn install_schemathesis() -> Result<()> {
     install_python(&target()?.join(SCHEMATHESIS_FOLDER), &SCHEMATHESIS)
+}
+
+/// Installs our client for Python from its folder, checks it, and tests it with this server.
+pub fn test_python(server: &Path) -> Result<()> {
+    let folder = target()?.join(PYTHON_CLIENT_FOLDER);
+    let source = root().join("clients/python");
+    install_python(&folder, &PYTHON_CLIENT)?;
+    let package = ["--force-reinstall", "--no-deps", &*source.to_string_lossy()];
+    install_python(&folder, &package)?;
+    let call = |program: &str, args: &[&str]| {
+        let mut command = Command::new(folder.join("bin").join(program));
+        command.args(args).current_dir(&source).env("SPINDLE_BIN", server);
+        let status = command.status().with_context(|| format!("starting {program}"))?;
+        ensure!(status.success(), "{program} {}: {status}", args.join(" "));
+        Ok(())
+    };
+    call("ruff", &["check"])?;
+    call("ruff", &["format", "--check"])?;
+    call("mypy", &[])?;
+    call("vermin", &["--quiet", "--violations", "--no-tips", PYTHON_CLIENT_SINCE, "src"])?;
+    call("pytest", &["-q"])
 }
 
 fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {

@@ -66,6 +66,8 @@ enum Chore {
     Screenshots,
     /// Build the Debian package from the release program, install and purge it in a folder
     Debian,
+    /// Check and test the client library for Python in `clients/python`
+    PythonClient,
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
         /// Seed of the requests: each seed makes others
@@ -134,6 +136,10 @@ fn run(chore: Chore) -> Result<()> {
             build_release(&["spindle"])?;
             debian::check()
         }
+        Chore::PythonClient => {
+            build_release(&["spindle"])?;
+            clients::test_python(&release("spindle")?)
+        }
         Chore::ApiProperties { seed } => {
             clients::install_schemathesis()?;
             build_release(&["spindle"])?;
@@ -163,6 +169,7 @@ fn test(long: bool) -> Result<()> {
             Some(reason) => steps.skip("Debian package", reason),
             None => drop(steps.run("Debian package", debian::check)),
         }
+        steps.run("Python client", || clients::test_python(&release("spindle")?));
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
         steps.run("benchmark suites", benchmark_suites);

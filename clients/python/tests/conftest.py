@@ -35,7 +35,7 @@ def until(condition: Callable[[], object], what: str = "the condition") -> None:
 @pytest.fixture
 def app(spindle_server: SpindleServer) -> Iterator[Spindle]:
     """An app whose server is of this test alone."""
-    with Spindle(spindle_server.url) as app:
+    with Spindle(spindle_server.url, retry_for=60) as app:
         yield app
 
 

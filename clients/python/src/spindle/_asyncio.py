@@ -83,8 +83,9 @@ class AsyncLine:
         streams, self._streams = self._streams, None
         self._reader = ResponseReader()
         if streams is not None:
+            # Nothing is on its way: no farewell under TLS that the loop's end would cut off.
             with contextlib.suppress(RuntimeError):  # the loop may be closed already
-                streams[1].close()
+                streams[1].transport.abort()
 
     async def aclose(self) -> None:
         """Closes the connection, and waits until it is closed."""

@@ -93,7 +93,7 @@ def check_size(request: Request) -> None:
         raise api_error_of(413, {"code": "too_large", "detail": detail})
 
 
-def call(  # noqa: C901 - what is retried is read best in one place
+def call(
     settings: Settings,
     request: Request,
     *,
@@ -105,13 +105,11 @@ def call(  # noqa: C901 - what is retried is read best in one place
     """Sends a request and repeats it while the server is away or busy.
 
     A request that may have been received is repeated only if that is safe. After that a refusal
-    with one of ``done_codes`` means that the first one did what was asked. Nothing is sent after
-    ``deadline`` (of the monotonic clock).
+    with one of ``done_codes`` means that the first one did what was asked. With a ``deadline`` (of
+    the monotonic clock) it is repeated until then, and not only for ``retry_for``.
     """
     check_size(request)
-    give_up = time.monotonic() + settings.retry_for_s
-    if deadline is not None:
-        give_up = min(give_up, deadline)
+    give_up = time.monotonic() + settings.retry_for_s if deadline is None else deadline
     backoff = Backoff()
     was_lost = was_reloaded = False
     while True:

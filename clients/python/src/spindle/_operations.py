@@ -134,7 +134,7 @@ def result(
                 deadline=None if is_look else deadline,
             )
         except ConnectionFailedError as error:
-            if is_look or deadline is None or time.monotonic() < deadline:
+            if is_look or deadline is None:
                 raise
             raise ResultTimeoutError(f"job {job_id} has no result within {timeout_s} s") from error
         fields = json.loads(response.body)

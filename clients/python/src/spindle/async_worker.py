@@ -49,7 +49,7 @@ class AsyncWorker:
         self._tasks = app.tasks.chosen(queues)
         self._stops = 0
         self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._told = asyncio.Event()
+        self._told: Optional[asyncio.Event] = None
 
     async def run(self, *, install_signal_handlers: bool = False) -> Counts:
         """Works until :meth:`stop`, and finishes what runs then.
@@ -69,13 +69,15 @@ class AsyncWorker:
         The second call does not wait for them.
         """
         self._stops += 1
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._told.set)
+        loop, told = self._loop, self._told
+        if loop is not None and told is not None:
+            loop.call_soon_threadsafe(told.set)
 
     async def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
         if self._loop is not None:
             raise RuntimeError("the worker runs already")
         self._loop = asyncio.get_running_loop()
+        # Made here: that of Python 3.9 belongs to the loop it was made in.
         self._told = asyncio.Event()
         core = Core(self.app.settings, self._tasks, self.name, is_drain=is_drain)
         lines = [AsyncLine(core.settings) for _ in range(self.concurrency)]
@@ -89,6 +91,7 @@ class AsyncWorker:
             finally:
                 core.is_stopping = True
                 heart.cancel()
+                await asyncio.wait([heart])
                 threads.shutdown(wait=False)
                 self._loop = None
                 self._stops = 0
@@ -131,9 +134,10 @@ class AsyncWorker:
         """Until all slots have ended, there were more stops than this, or so long."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
+        event = self._told or asyncio.Event()
         while not slots.done() and self._stops <= stops:
-            self._told.clear()
-            told = asyncio.ensure_future(self._told.wait())
+            event.clear()
+            told = asyncio.ensure_future(event.wait())
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 told.cancel()
@@ -162,7 +166,7 @@ class AsyncWorker:
             core.fail(error)
             self.stop()
         finally:
-            line.close()
+            await line.aclose()
 
     @staticmethod
     async def _run(core: Core, attempt: Attempt, threads: ThreadPoolExecutor) -> Report:
@@ -233,7 +237,7 @@ async def _keep_leases(core: Core) -> None:
                 exchanged = await line.exchange(exchange)
                 core.heart.took(jobs, exchanged)
     finally:
-        line.close()
+        await line.aclose()
 
 
 async def _give_back(core: Core) -> None:
@@ -245,7 +249,7 @@ async def _give_back(core: Core) -> None:
     requests = tuple(Report(job, "release", b"").request() for job in jobs)
     line = AsyncLine(core.settings)
     await line.exchange(Exchange(requests, core.settings.request_timeout_s))
-    line.close()
+    await line.aclose()
     names = ", ".join(f"{job.id} of {job.queue}" for job in jobs)
     raise WorkerError(f"tasks did not stop, and their jobs were given back: {names}")
 

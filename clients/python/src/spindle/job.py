@@ -84,7 +84,8 @@ class Job(Generic[R]):
     def result(self, timeout: Optional[float] = None) -> R:
         """Waits until the job is done and returns its result.
 
-        ``timeout`` is in seconds; None waits as long as it takes, 0 only looks. Raises a
+        ``timeout`` is in seconds; None waits as long as it takes, 0 only looks. With a timeout, a
+        server that is away is waited for as long, else for the app's ``retry_for``. Raises a
         JobFailedError when the job is dead, a ResultTimeoutError when it is neither done nor dead
         in time, a NotFoundError when it is gone, a SerializationError when the result is
         unreadable.
