@@ -333,8 +333,9 @@ def test_a_stop_finishes_what_runs_and_takes_nothing_more(
 
 
 def test_an_idle_worker_stops_without_waiting_for_its_poll(
-    app: Spindle, worker: Background
+    app: Spindle, worker: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("spindle._core.WAIT_S", 300)
     app.task(queue="q")(lambda: None)
     worker.start(app, concurrency=3)
     queue = {"waiting_leases": 0}

@@ -133,6 +133,7 @@ class Core:
         self._is_drain = is_drain
         self._lock = threading.Lock()
         self._is_away = False
+        self._is_abandoned = False
         wait_s = 0 if is_drain else WAIT_S
         body = json_bytes({"queues": list(tasks), "wait_s": wait_s, "worker": name})
         self._lease = Request("POST", f"{API}/lease", body)
@@ -142,7 +143,7 @@ class Core:
         """Works until the worker stops, or, in a drain, until no job is ready."""
         reports: list[Report] = []
         backoff = Backoff()
-        while True:
+        while not self._is_abandoned:
             is_asking = not self.is_stopping
             requests = [report.request() for report in reports]
             if is_asking:
@@ -198,6 +199,24 @@ class Core:
         if not job.is_cancelled:
             LOG.warning("job %d of %s failed: %s: %s", job.id, job.queue, code, message)
         return _failure_report(job, message, _trace(error), code, retry)
+
+    def abandon(self) -> tuple[list[RunningJob], Exchange]:
+        """Leaves the slots to themselves: the jobs that they have, and how to give them back."""
+        self._is_abandoned = True
+        jobs = self.heart.jobs()
+        for job in jobs:
+            self.heart.remove(job)
+        requests = tuple(Report(job, "release", b"").request() for job in jobs)
+        return jobs, Exchange(requests, self.settings.request_timeout_s)
+
+    @staticmethod
+    def abandoned(jobs: list[RunningJob], exchanged: Exchanged) -> WorkerError:
+        """The error of a worker that abandoned jobs."""
+        fate = "were given back"
+        if exchanged.failure is not None:
+            fate = f"come back after their leases ({exchanged.failure})"
+        names = ", ".join(f"{job.id} of {job.queue}" for job in jobs)
+        return WorkerError(f"some jobs did not end in time and {fate}: {names}")
 
     def end_slot(self) -> None:
         """A slot has ended."""
@@ -343,11 +362,6 @@ class Heart:
         """The attempt has ended."""
         with self._lock:
             self._jobs.pop(job._token, None)
-
-    def forget(self, jobs: list[RunningJob]) -> None:
-        """These attempts have ended."""
-        for job in jobs:
-            self.remove(job)
 
     def jobs(self) -> list[RunningJob]:
         """The jobs that the worker has."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Optional
 from ._asyncio import AsyncLine
 from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
 from ._flow import Exchange
-from .errors import WorkerError
 from .running import _CURRENT
 from .worker import _GRACE_S, _SIGNALS, DEFAULT_STOP_TIMEOUT_S, worker_name
 
@@ -242,16 +241,12 @@ async def _keep_leases(core: Core) -> None:
 
 async def _give_back(core: Core) -> None:
     """Gives back what tasks that do not listen have; their threads are left to themselves."""
-    jobs = core.heart.jobs()
-    if not jobs:
-        return
-    core.heart.forget(jobs)
-    requests = tuple(Report(job, "release", b"").request() for job in jobs)
-    line = AsyncLine(core.settings)
-    await line.exchange(Exchange(requests, core.settings.request_timeout_s))
-    await line.aclose()
-    names = ", ".join(f"{job.id} of {job.queue}" for job in jobs)
-    raise WorkerError(f"tasks did not stop, and their jobs were given back: {names}")
+    jobs, exchange = core.abandon()
+    if jobs:
+        line = AsyncLine(core.settings)
+        exchanged = await line.exchange(exchange)
+        await line.aclose()
+        raise core.abandoned(jobs, exchanged)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
 from ._flow import Exchange
 from ._threads import Line
-from .errors import WorkerError
 from .running import _CURRENT
 
 if TYPE_CHECKING:
@@ -194,16 +193,12 @@ class Worker:
 
 def _give_back(core: Core) -> None:
     """Gives back what tasks that do not listen have; their threads are left to themselves."""
-    jobs = core.heart.jobs()
-    if not jobs:
-        return
-    core.heart.forget(jobs)
-    requests = tuple(Report(job, "release", b"").request() for job in jobs)
-    line = Line(core.settings)
-    line.exchange(Exchange(requests, core.settings.request_timeout_s))
-    line.close()
-    names = ", ".join(f"{job.id} of {job.queue}" for job in jobs)
-    raise WorkerError(f"tasks did not stop, and their jobs were given back: {names}")
+    jobs, exchange = core.abandon()
+    if jobs:
+        line = Line(core.settings)
+        exchanged = line.exchange(exchange)
+        line.close()
+        raise core.abandoned(jobs, exchanged)
 
 
 def _keep_leases(core: Core) -> None:
