@@ -72,6 +72,17 @@ def test_what_is_no_answer_is_refused(garbage: bytes) -> None:
         reader.next()
 
 
+def test_fields_of_a_head_are_found_by_their_names() -> None:
+    reader = ResponseReader()
+    reader.feed(
+        b"HTTP/1.1 429 Slow\r\nX-Retry-After: 9\r\nRETRY-AFTER:7\r\nContent-Length: 0\r\n\r\n"
+    )
+    response = reader.next()
+    assert response is not None
+    found = [response.header(name) for name in ("retry-after", "content-length", "after", "")]
+    assert found == ["7", "0", None, None]
+
+
 def test_a_request_names_what_it_brings() -> None:
     with_body = Request("POST", "/jobs", b"{}", "key").encode("/x", "Host: h\r\n")
     assert with_body == (

@@ -292,7 +292,7 @@ def test_something_else_at_the_address_is_no_server() -> None:
 
 
 def test_a_proxy_s_page_is_an_error_with_its_words() -> None:
-    response = spindle._http.Response(404, {"retry-after": "soon"}, b"<h1>Not here</h1>")
+    response = spindle._http.Response(404, "\r\nretry-after: soon", b"<h1>Not here</h1>")
     error = spindle.errors.refusal(response)
     assert isinstance(error, spindle.NotFoundError)
     assert (error.code, error.retry_after) == ("http_404", None)

@@ -157,6 +157,20 @@ def test_a_text_that_cannot_be_sent_is_reported_all_the_same(
     assert job.info().message == "half of ? a letter"
 
 
+def test_an_exception_without_words_fails_its_job_alone(app: Spindle, worker: Background) -> None:
+    class WordlessError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @app.task(retries=0)
+    def fails() -> None:
+        raise WordlessError
+
+    job = fails.delay()
+    assert worker.drain(app).failed == 1
+    assert job.info().message == "WordlessError without a text"
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -190,7 +190,7 @@ class Core:
             LOG.warning("job %d of %s is given back: the worker stops", job.id, job.queue)
             return Report(job, "release", b"")
         retry = not isinstance(error, attempt.task.no_retry)
-        message = str(error)
+        message = _message(error)
         code = type(error).__name__
         if isinstance(error, Failure):
             code, retry = error.code, error.retry
@@ -445,6 +445,14 @@ def _failure_report(job: RunningJob, message: str, error: str, code: str, retry:
     return Report(job, "fail", json_bytes(fields))
 
 
+def _message(error: BaseException) -> str:
+    """What an exception says of itself, if it can."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a task's exception must not end the worker
+        return f"{type(error).__name__} without a text"
+
+
 def _text(text: str, chars_max: int) -> str:
     """At most so many characters, each of which can be sent."""
     return text[:chars_max].encode("utf-8", "replace").decode()
@@ -486,6 +494,3 @@ def as_error(error: BaseException, job: RunningJob) -> BaseException:
     if job.cancel_reason is not None:
         return JobCancelledError(job.cancel_reason)
     return error
-
-
-__all__ = ["LOG", "Attempt", "Core", "Counts", "Heart", "Report", "Run", "as_error"]

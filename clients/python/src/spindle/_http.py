@@ -42,10 +42,21 @@ class Response:
     """An answer."""
 
     status: int
-    headers: dict[str, str] = field(repr=False)
+    #: The lines of its head after the first, in lower case, each with a line break before it.
+    head: str = field(repr=False)
     body: bytes = b""
     #: Whether another request may be sent on the connection.
     keeps_alive: bool = True
+
+    def header(self, name: str) -> Optional[str]:
+        """A field of the head in lower case; ``name`` is in lower case too."""
+        # Most of what a head says is never asked for, so nothing is taken apart before.
+        at = self.head.find(f"\r\n{name}:")
+        if at < 0:
+            return None
+        begin = at + len(name) + 3
+        end = self.head.find("\r\n", begin)
+        return self.head[begin : end if end >= 0 else None].strip()
 
 
 class ResponseReader:
@@ -105,30 +116,29 @@ class ResponseReader:
             if len(self._buffer) > HEAD_BYTES_MAX:
                 raise ProtocolError("the answer's head is too long")
             return False
-        lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
+        text = self._buffer[:end].decode("latin-1")
         del self._buffer[: end + 4]
-        version, _, rest = lines[0].partition(" ")
+        first, line_break, head = text.partition("\r\n")
+        version, _, rest = first.partition(" ")
         if version not in ("HTTP/1.1", "HTTP/1.0") or not rest[:3].isdigit():
-            raise ProtocolError(f"this is no HTTP answer: {lines[0][:80]!r}")
+            raise ProtocolError(f"this is no HTTP answer: {first[:80]!r}")
         status = int(rest[:3])
         if status < 200:
             return True
-        headers = {}
-        for line in lines[1:]:
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        connection = headers.get("connection", "").lower()
-        keeps_alive = "close" not in connection and version == "HTTP/1.1"
-        self._response = Response(status, headers, keeps_alive=keeps_alive)
-        self._expect_body(self._response)
+        response = Response(status, line_break + head.lower())
+        connection = response.header("connection") or ""
+        response.keeps_alive = "close" not in connection and version == "HTTP/1.1"
+        self._response = response
+        self._expect_body(response)
         return True
 
     def _expect_body(self, response: Response) -> None:
-        length = response.headers.get("content-length")
+        length = response.header("content-length")
+        coding = response.header("transfer-encoding")
         if response.status in (204, 304):
             self._left = 0
-        elif "transfer-encoding" in response.headers:
-            if response.headers["transfer-encoding"].lower() != "chunked":
+        elif coding is not None:
+            if coding != "chunked":
                 raise ProtocolError("the answer is in a coding that was not asked for")
             self._chunks = bytearray()
         elif length is not None:

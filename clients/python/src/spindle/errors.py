@@ -197,7 +197,7 @@ def refusal(response: Response) -> ApiError:
         text = response.body[:200].decode("utf-8", "replace").strip()
         problem = {"detail": f"status {response.status}: {text}" if text else None}
     try:
-        retry_after: Optional[float] = float(response.headers.get("retry-after", ""))
+        retry_after: Optional[float] = float(response.header("retry-after") or "")
     except ValueError:
         retry_after = None
     return api_error_of(response.status, problem, retry_after)
