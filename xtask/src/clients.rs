@@ -1,6 +1,5 @@
-//! Client libraries: those that come from the package managers of their languages, for the tests
-//! that let them talk to the server, and our own with their own tests. All are put into the target
-//! folder.
+//! Client libraries that come from the package managers of their languages, for the tests that
+//! let them talk to the server. They are put into the target folder once.
 
 use std::fs;
 use std::path::Path;
@@ -25,50 +24,6 @@ const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
-/// Our own library for Node, and where its copy in the target folder is built and tested.
-const OWN_NODE: &str = "clients/node";
-const OWN_NODE_FOLDER: &str = "node-client";
-/// What a build in the source folder may have left there.
-const BUILT: [&str; 2] = ["build", "node_modules"];
-
-/// Builds our library for Node from its sources alone, and runs its tests against the server.
-pub fn test_own_node() -> Result<()> {
-    // As `cargo test --workspace` has built it: a build of this package alone has other features.
-    cargo(&["build", "--workspace", "--bin", "spindle"])?;
-    let folder = target()?.join(OWN_NODE_FOLDER);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    copy_sources(&root().join(OWN_NODE), &folder)?;
-    let server = target()?.join("debug/spindle");
-    for args in [&["ci", "--ignore-scripts", "--no-audit", "--no-fund"][..], &["test"]] {
-        let npm = Command::new("npm")
-            .args(args)
-            .current_dir(&folder)
-            .env("SPINDLE_BIN", &server)
-            .status()
-            .context("starting npm")?;
-        ensure!(npm.success(), "npm {} in {}: {npm}", args.join(" "), folder.display());
-    }
-    Ok(())
-}
-
-fn copy_sources(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        if BUILT.iter().any(|built| name == *built) {
-            continue;
-        }
-        if entry.is_dir() {
-            copy_sources(&entry, &to.join(name))?;
-        } else {
-            fs::copy(&entry, to.join(name))?;
-        }
-    }
-    Ok(())
-}
-
 /// Installs what is missing.
 pub fn install_missing() -> Result<()> {
     let folder = target()?.join(FOLDER);
@@ -87,7 +42,7 @@ pub fn install_schemathesis() -> Result<()> {
     install_python(&target()?.join(SCHEMATHESIS_FOLDER), &SCHEMATHESIS)
 }
 
-fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {
+pub(crate) fn install_python(folder: &Path, packages: &[&str]) -> Result<()> {
     let python = folder.join("bin/python");
     if !python.exists() {
         call("python3", &["-m", "venv", &folder.to_string_lossy()])?;

@@ -8,6 +8,7 @@ mod clients;
 mod debian;
 mod dependencies;
 mod fuzz;
+mod libraries;
 mod packages;
 mod process;
 mod steps;
@@ -21,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use api_properties::Document;
+use libraries::Language;
 use steps::Steps;
 use torture::{Mode, Options};
 use workspace::{build_release, call, cargo, release, root};
@@ -66,6 +68,11 @@ enum Chore {
     Screenshots,
     /// Build the Debian package from the release program, install and purge it in a folder
     Debian,
+    /// Check and test one of the client libraries in `clients`
+    ClientLibrary {
+        /// Its language
+        language: Language,
+    },
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
         /// Seed of the requests: each seed makes others
@@ -134,6 +141,10 @@ fn run(chore: Chore) -> Result<()> {
             build_release(&["spindle"])?;
             debian::check()
         }
+        Chore::ClientLibrary { language } => {
+            build_release(&["spindle"])?;
+            language.test(&release("spindle")?)
+        }
         Chore::ApiProperties { seed } => {
             clients::install_schemathesis()?;
             build_release(&["spindle"])?;
@@ -158,11 +169,13 @@ fn test(long: bool) -> Result<()> {
     steps.run("alert rules", alert_rules);
     let built = steps.run("release build", || build_release(&RELEASED));
     steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
-    steps.run("client library for Node", clients::test_own_node);
     if built {
         match debian::impossible_here() {
             Some(reason) => steps.skip("Debian package", reason),
             None => drop(steps.run("Debian package", debian::check)),
+        }
+        for language in Language::value_variants() {
+            steps.run(language.step(), || language.test(&release("spindle")?));
         }
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));

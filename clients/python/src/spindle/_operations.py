@@ -1,0 +1,177 @@
+"""What a client can ask of the server, as flows."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import uuid
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import job as jobs
+from ._flow import Flow, call
+from ._http import Request
+from .errors import (
+    ApiError,
+    ConnectionFailedError,
+    JobFailedError,
+    NotFoundError,
+    ResultTimeoutError,
+    SerializationError,
+    SubmitManyError,
+    api_error_of,
+)
+from .serializers import Serializer, json_bytes, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._settings import Settings
+    from .task import Message
+
+API = "/api/v1"
+#: One long poll: shorter than what proxies allow, and soon enough to notice a dead server.
+WAIT_S = 20
+_BATCH_JOBS_MAX = 1000
+_BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+
+def content_fields(content_type: str, content: bytes, name: str) -> bytes:
+    """The members of a JSON object that bring a payload or a result."""
+    if content_type == "json":
+        return b'"%s":%s' % (name.encode(), content)
+    kind = json_bytes(content_type)
+    return b'"%s_base64":"%s","%s_type":%s' % (
+        name.encode(),
+        b64encode(content),
+        name.encode(),
+        kind,
+    )
+
+
+def submit_body(message: Message[Any]) -> bytes:
+    """The JSON of one job."""
+    content = content_fields(message.content_type, message.content, "payload")
+    fields = json_bytes({"queue": message.queue, **message.fields})
+    return fields[:-1] + b"," + content + b"}"
+
+
+def submit(settings: Settings, message: Message[Any]) -> Flow[dict[str, Any]]:
+    """Submits a job: its id, and whether it existed already."""
+    key = message.idempotency_key or uuid.uuid4().hex
+    request = Request("POST", f"{API}/jobs", submit_body(message), key)
+    response = yield from call(settings, request)
+    answer: dict[str, Any] = json.loads(response.body)
+    return answer
+
+
+def submit_many(settings: Settings, messages: Sequence[Message[Any]]) -> Flow[list[dict[str, Any]]]:
+    """Submits jobs in as few requests as the server takes."""
+    answers: list[dict[str, Any]] = []
+    for bodies in _batches([submit_body(message) for message in messages]):
+        body = b'{"jobs":[%s]}' % b",".join(bodies)
+        request = Request("POST", f"{API}/jobs/batch", body, uuid.uuid4().hex)
+        try:
+            response = yield from call(settings, request)
+        except ApiError as error:
+            answers += [{"problem": {**error.problem, "status": error.status}}] * len(bodies)
+            continue
+        answers += json.loads(response.body)["answers"]
+    errors = {
+        place: api_error_of(answer["problem"].get("status", 400), answer["problem"])
+        for place, answer in enumerate(answers)
+        if "problem" in answer
+    }
+    if errors:
+        taken = {place: answer["id"] for place, answer in enumerate(answers) if "id" in answer}
+        raise SubmitManyError(taken, errors)
+    return answers
+
+
+def _batches(bodies: list[bytes]) -> list[list[bytes]]:
+    batches: list[list[bytes]] = []
+    size = 0
+    for body in bodies:
+        is_full = not batches or len(batches[-1]) == _BATCH_JOBS_MAX
+        if is_full or size + len(body) > _BATCH_BYTES_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(body)
+        size += len(body)
+    return batches
+
+
+def request(settings: Settings, method: str, path: str, body: Any) -> Flow[Any]:
+    """Any request of the API. A GET is repeated when its answer was lost; nothing else is."""
+    content = b"" if body is None else json_bytes(body)
+    answer = yield from call(settings, Request(method, path, content), is_safe=method == "GET")
+    return json.loads(answer.body) if answer.body else None
+
+
+def info(settings: Settings, job_id: int) -> Flow[jobs.JobInfo]:
+    """A job as it is now."""
+    response = yield from call(settings, Request("GET", f"{API}/jobs/{job_id}"))
+    return jobs.JobInfo.of(json.loads(response.body))
+
+
+def result(
+    settings: Settings, job_id: int, serializer: Serializer, timeout_s: Optional[float]
+) -> Flow[Any]:
+    """Waits for a job's end. What its result is, read by a serializer."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left = WAIT_S if deadline is None else max(deadline - time.monotonic(), 0)
+        wait_s = min(math.ceil(left), WAIT_S)
+        request = Request("GET", f"{API}/jobs/{job_id}/wait?wait_s={wait_s}")
+        # A look that waits for nothing gets the time that any request gets.
+        is_look = timeout_s == 0
+        try:
+            response = yield from call(
+                settings,
+                request,
+                timeout_s=settings.request_timeout_s + wait_s,
+                deadline=None if is_look else deadline,
+            )
+        except ConnectionFailedError as error:
+            if is_look or deadline is None:
+                raise
+            raise ResultTimeoutError(f"job {job_id} has no result within {timeout_s} s") from error
+        fields = json.loads(response.body)
+        job = jobs.JobInfo.of(fields)
+        if job.status == "dead":
+            raise JobFailedError(job)
+        if job.status == "done":
+            return _value(fields.get("result") or {}, serializer)
+        if deadline is not None and time.monotonic() >= deadline:
+            raise ResultTimeoutError(f"job {job_id} is still {job.status} after {timeout_s} s")
+
+
+def _value(result: dict[str, Any], serializer: Serializer) -> Any:
+    if not result.get("bytes"):
+        return None
+    if "value" not in result and "base64" not in result:
+        message = "the server does not show the result: the token needs the role inspect"
+        raise SerializationError("unreadable_result", message)
+    return read(serializer, result, "value", "unreadable_result")
+
+
+def cancel(settings: Settings, job_id: int) -> Flow[None]:
+    """Ends a job as dead."""
+    request = Request("POST", f"{API}/jobs/{job_id}/cancel")
+    yield from call(settings, request, done_codes=("job_finished",))
+
+
+def delete(settings: Settings, job_id: int) -> Flow[None]:
+    """Deletes a job, if there is one."""
+    try:
+        yield from call(settings, Request("DELETE", f"{API}/jobs/{job_id}"))
+    except NotFoundError as error:
+        if error.code != "job_not_found":
+            raise
+
+
+def retry(settings: Settings, job_id: int) -> Flow[None]:
+    """Lets a finished job run again."""
+    request = Request("POST", f"{API}/jobs/{job_id}/retry")
+    yield from call(settings, request, done_codes=("job_not_finished",))

@@ -1,0 +1,264 @@
+"""The worker for asyncio: many jobs at once in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Optional
+
+from ._asyncio import AsyncLine
+from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
+from ._flow import Exchange
+from .running import _CURRENT
+from .worker import _GRACE_S, _SIGNALS, DEFAULT_STOP_TIMEOUT_S, worker_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from .client import Spindle
+
+DEFAULT_CONCURRENCY = 100
+
+
+class AsyncWorker:
+    """Runs the tasks of an app in the event loop, up to ``concurrency`` jobs at once.
+
+    Tasks that are ordinary functions run in a pool of as many threads.
+    """
+
+    def __init__(
+        self,
+        app: Spindle,
+        *,
+        queues: Optional[Iterable[str]] = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        stop_timeout: Optional[float] = DEFAULT_STOP_TIMEOUT_S,
+        name: Optional[str] = None,
+    ) -> None:
+        """The arguments are those of the :class:`~spindle.Worker`."""
+        if concurrency < 1:
+            raise ValueError("a worker has at least one slot")
+        self.app = app
+        self.concurrency = concurrency
+        self.stop_timeout = stop_timeout
+        self.name = worker_name(name)
+        self._tasks = app.tasks.chosen(queues)
+        self._stops = 0
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._told: Optional[asyncio.Event] = None
+
+    async def run(self, *, install_signal_handlers: bool = False) -> Counts:
+        """Works until :meth:`stop`, and finishes what runs then.
+
+        With ``install_signal_handlers`` SIGTERM and SIGINT call that. A cancelled ``run`` cancels
+        the tasks that run, and gives their jobs back.
+        """
+        return await self._work(is_drain=False, install_signal_handlers=install_signal_handlers)
+
+    async def drain(self, *, install_signal_handlers: bool = False) -> Counts:
+        """Works until no job is ready, and returns: for tests, and for cron."""
+        return await self._work(is_drain=True, install_signal_handlers=install_signal_handlers)
+
+    def stop(self) -> None:
+        """From any thread: take no more jobs; ``run`` returns when those that run are finished.
+
+        The second call does not wait for them.
+        """
+        self._stops += 1
+        loop, told = self._loop, self._told
+        if loop is not None and told is not None:
+            loop.call_soon_threadsafe(told.set)
+
+    async def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
+        if self._loop is not None:
+            raise RuntimeError("the worker runs already")
+        self._loop = asyncio.get_running_loop()
+        # Made here: that of Python 3.9 belongs to the loop it was made in.
+        self._told = asyncio.Event()
+        core = Core(self.app.settings, self._tasks, self.name, is_drain=is_drain)
+        lines = [AsyncLine(core.settings) for _ in range(self.concurrency)]
+        threads = ThreadPoolExecutor(self.concurrency, "spindle")
+        with _signals(self._loop, self if install_signal_handlers else None):
+            heart = asyncio.ensure_future(_keep_leases(core))
+            slots = [asyncio.ensure_future(self._slot(core, line, threads)) for line in lines]
+            LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
+            try:
+                await self._wait(core, slots, lines)
+            finally:
+                core.is_stopping = True
+                heart.cancel()
+                await asyncio.wait([heart])
+                threads.shutdown(wait=False)
+                self._loop = None
+                self._stops = 0
+        LOG.info("worker %s ends: %s", self.name, core.counts)
+        if core.fatal is not None:
+            raise core.fatal
+        return core.counts
+
+    async def _wait(
+        self, core: Core, slots: Sequence[asyncio.Future[None]], lines: list[AsyncLine]
+    ) -> None:
+        all_slots = asyncio.gather(*slots)
+        is_cancelled = False
+        try:
+            await self._until(all_slots, 0, None)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        core.is_stopping = True
+        running = len(core.heart.jobs())
+        if running:
+            LOG.info("worker %s stops: waiting for %d running", self.name, running)
+        for line in lines:
+            line.hang_up()
+        if not is_cancelled:
+            try:
+                await self._until(all_slots, max(self._stops, 1), self.stop_timeout)
+            except asyncio.CancelledError:
+                is_cancelled = True
+        if not all_slots.done():
+            for job in core.heart.jobs():
+                job._cancel("stopping")
+            await asyncio.wait([all_slots], timeout=_GRACE_S)
+            await _give_back(core)
+        if is_cancelled:
+            raise asyncio.CancelledError
+
+    async def _until(
+        self, slots: asyncio.Future[Any], stops: int, timeout_s: Optional[float]
+    ) -> None:
+        """Until all slots have ended, there were more stops than this, or so long."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        event = self._told or asyncio.Event()
+        while not slots.done() and self._stops <= stops:
+            event.clear()
+            told = asyncio.ensure_future(event.wait())
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                told.cancel()
+                return
+            try:
+                await asyncio.wait([slots, told], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                told.cancel()
+
+    async def _slot(self, core: Core, line: AsyncLine, threads: ThreadPoolExecutor) -> None:
+        flow = core.slot()
+        answer: Any = None
+        try:
+            while True:
+                step = flow.send(answer)
+                if isinstance(step, Exchange):
+                    answer = await line.exchange(step)
+                elif isinstance(step, Run):
+                    answer = await self._run(core, step.attempt, threads)
+                else:
+                    answer = None
+                    await asyncio.sleep(step.seconds)
+        except StopIteration:
+            pass
+        except Exception as error:  # noqa: BLE001 - it ends the worker, which raises it
+            core.fail(error)
+            self.stop()
+        finally:
+            await line.aclose()
+
+    @staticmethod
+    async def _run(core: Core, attempt: Attempt, threads: ThreadPoolExecutor) -> Report:
+        if attempt.unreadable is not None:
+            return core.failure(attempt, attempt.unreadable)
+        task, job = attempt.task, attempt.job
+        loop = asyncio.get_running_loop()
+        token = _CURRENT.set(job)
+        try:
+            if asyncio.iscoroutinefunction(task.function):
+                running = asyncio.ensure_future(_outcome(attempt))
+                job._when_cancelled(lambda: _cancel(loop, running))
+                value, raised = await running
+            else:
+                context = contextvars.copy_context()
+                value, raised = await loop.run_in_executor(
+                    threads, lambda: context.run(_outcome_here, attempt)
+                )
+        except asyncio.CancelledError as error:
+            if job.cancel_reason is None and core.is_stopping:
+                job._cancel("stopping")
+            return core.failure(attempt, as_error(error, job))
+        finally:
+            job._is_over()
+            _CURRENT.reset(token)
+        if raised is not None:
+            return core.failure(attempt, as_error(raised, job))
+        return core.outcome(attempt, value)
+
+
+async def _outcome(attempt: Attempt) -> tuple[Any, Optional[BaseException]]:
+    """What a task returns or raises. A SystemExit would end the loop, so nothing is raised here."""
+    try:
+        return await attempt.task.function(*attempt.args, **(attempt.kwargs or {})), None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the job failed
+        return None, error
+
+
+def _outcome_here(attempt: Attempt) -> tuple[Any, Optional[BaseException]]:
+    """The same for an ordinary function."""
+    try:
+        return attempt.task.function(*attempt.args, **(attempt.kwargs or {})), None
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the job failed
+        return None, error
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, running: asyncio.Future[Any]) -> None:
+    loop.call_soon_threadsafe(running.cancel)
+
+
+async def _keep_leases(core: Core) -> None:
+    """The heart, in a task of its own."""
+    wake = asyncio.Event()
+    core.heart.wake = wake.set
+    line = AsyncLine(core.settings)
+    try:
+        while True:
+            rest = core.heart.rest_s()
+            if rest is None or rest > 0:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(wake.wait(), rest)
+                wake.clear()
+                continue
+            jobs, exchange = core.heart.beat()
+            if exchange is not None:
+                exchanged = await line.exchange(exchange)
+                core.heart.took(jobs, exchanged)
+    finally:
+        await line.aclose()
+
+
+async def _give_back(core: Core) -> None:
+    """Gives back what tasks that do not listen have; their threads are left to themselves."""
+    jobs, exchange = core.abandon()
+    if jobs:
+        line = AsyncLine(core.settings)
+        exchanged = await line.exchange(exchange)
+        await line.aclose()
+        raise core.abandoned(jobs, exchanged)
+
+
+@contextlib.contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, worker: Optional[AsyncWorker]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the worker, where the loop can say so."""
+    numbers: list[signal.Signals] = []
+    for number in _SIGNALS if worker is not None else ():
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, worker.stop)  # type: ignore[union-attr]
+            numbers.append(number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,293 @@
+"""The worker: leases jobs and runs their tasks in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
+from ._flow import Exchange
+from ._threads import Line
+from .running import _CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+    from .client import Spindle
+
+DEFAULT_CONCURRENCY = 8
+DEFAULT_STOP_TIMEOUT_S = 30.0
+#: How long tasks that were told to stop have for it.
+_GRACE_S = 1.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def worker_name(name: Optional[str]) -> str:
+    """What people see in the server's list of workers."""
+    return (name or f"{socket.gethostname()}-{os.getpid()}")[:256]
+
+
+class Worker:
+    """Runs the tasks of an app, each job in one of ``concurrency`` threads.
+
+    Tasks that are coroutine functions run in an event loop of their thread; for many of them at
+    once there is the :class:`~spindle.AsyncWorker`.
+    """
+
+    def __init__(
+        self,
+        app: Spindle,
+        *,
+        queues: Optional[Iterable[str]] = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        stop_timeout: Optional[float] = DEFAULT_STOP_TIMEOUT_S,
+        name: Optional[str] = None,
+    ) -> None:
+        """``queues`` are those of the app's tasks unless given.
+
+        ``stop_timeout`` is how many seconds running jobs have when the worker stops; None lets
+        them take as long as they need.
+        """
+        if concurrency < 1:
+            raise ValueError("a worker has at least one thread")
+        self.app = app
+        self.concurrency = concurrency
+        self.stop_timeout = stop_timeout
+        self.name = worker_name(name)
+        self._tasks = app.tasks.chosen(queues)
+        #: How often it was told to stop. A signal handler may add to it, so it is no Event.
+        self._stops = 0
+        self._stopping = threading.Event()
+        self._bell: Optional[_Bell] = None
+        self._lock = threading.Lock()
+
+    def run(self, *, install_signal_handlers: bool = True) -> Counts:
+        """Works until :meth:`stop`, SIGTERM or SIGINT, and finishes what runs then.
+
+        A second signal, or the end of ``stop_timeout``, gives unfinished jobs back. Raises a
+        :class:`~spindle.errors.WorkerError` if the server refuses this worker.
+        """
+        return self._work(is_drain=False, install_signal_handlers=install_signal_handlers)
+
+    def drain(self, *, install_signal_handlers: bool = False) -> Counts:
+        """Works until no job is ready, and returns: for tests, and for cron."""
+        return self._work(is_drain=True, install_signal_handlers=install_signal_handlers)
+
+    def stop(self) -> None:
+        """From any thread or signal handler: take no more jobs; ``run`` returns when those that
+        run are finished. The second call does not wait for them.
+        """
+        self._stops += 1
+        bell = self._bell
+        if bell is not None:
+            bell.ring()
+
+    def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
+        core = Core(self.app.settings, self._tasks, self.name, is_drain=is_drain)
+        with self._lock:
+            if self._bell is not None:
+                raise RuntimeError("the worker runs already")
+            self._bell = bell = _Bell()
+        core.on_end = bell.ring
+        lines = [Line(core.settings) for _ in range(self.concurrency)]
+        heart = threading.Thread(target=_keep_leases, args=(core,), daemon=True)
+        slots = [
+            threading.Thread(target=self._slot, args=(core, line), daemon=True) for line in lines
+        ]
+        try:
+            with _signals(self.stop if install_signal_handlers else None):
+                for thread in (heart, *slots):
+                    thread.start()
+                LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
+                self._wait(core, lines, bell)
+        finally:
+            core.is_stopping = True
+            for line in lines:
+                line.hang_up()
+            core.heart.wake()
+            self._stopping.clear()
+            self._bell = None
+            self._stops = 0
+        LOG.info("worker %s ends: %s", self.name, core.counts)
+        if core.fatal is not None:
+            raise core.fatal
+        return core.counts
+
+    def _wait(self, core: Core, lines: list[Line], bell: _Bell) -> None:
+        """Until all slots have ended, or are left to themselves."""
+
+        def has_ended() -> bool:
+            return core.slots_ended == len(lines)
+
+        bell.listen(lambda: self._stops > 0 or core.is_stopping or has_ended())
+        core.is_stopping = True
+        self._stopping.set()
+        running = len(core.heart.jobs())
+        if running:
+            LOG.info("worker %s stops: waiting for %d running", self.name, running)
+        for line in lines:
+            line.hang_up()
+        told = max(self._stops, 1)
+        bell.listen(lambda: self._stops > told or has_ended(), self.stop_timeout)
+        if not has_ended():
+            for job in core.heart.jobs():
+                job._cancel("stopping")
+            bell.listen(has_ended, _GRACE_S)
+            _give_back(core)
+
+    def _slot(self, core: Core, line: Line) -> None:
+        flow = core.slot()
+        loop = _Loop()
+        answer: Any = None
+        try:
+            while True:
+                step = flow.send(answer)
+                if isinstance(step, Exchange):
+                    answer = line.exchange(step)
+                elif isinstance(step, Run):
+                    answer = self._run(core, step.attempt, loop)
+                else:
+                    answer = None
+                    self._pause(step.seconds)
+        except StopIteration:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it ends the worker, which raises it
+            core.fail(error)
+        finally:
+            line.close()
+            loop.close()
+            core.end_slot()
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.is_set():
+            time.sleep(seconds)
+        else:
+            self._stopping.wait(seconds)
+
+    @staticmethod
+    def _run(core: Core, attempt: Attempt, loop: _Loop) -> Report:
+        """Runs the task of a job in this thread."""
+        if attempt.unreadable is not None:
+            return core.failure(attempt, attempt.unreadable)
+        task, job = attempt.task, attempt.job
+        token = _CURRENT.set(job)
+        try:
+            if asyncio.iscoroutinefunction(task.function):
+                value = loop.run(attempt)
+            else:
+                value = task.function(*attempt.args, **(attempt.kwargs or {}))
+        except BaseException as error:  # noqa: BLE001 - also SystemExit ends the job, not the worker
+            return core.failure(attempt, as_error(error, job))
+        finally:
+            job._is_over()
+            _CURRENT.reset(token)
+        return core.outcome(attempt, value)
+
+
+def _give_back(core: Core) -> None:
+    """Gives back what tasks that do not listen have; their threads are left to themselves."""
+    jobs, exchange = core.abandon()
+    if jobs:
+        line = Line(core.settings)
+        exchanged = line.exchange(exchange)
+        line.close()
+        raise core.abandoned(jobs, exchanged)
+
+
+def _keep_leases(core: Core) -> None:
+    """The heart, in a thread of its own."""
+    wake = threading.Event()
+    core.heart.wake = wake.set
+    line = Line(core.settings)
+    while not core.is_stopping or core.heart.jobs():
+        rest = core.heart.rest_s()
+        if rest is None or rest > 0:
+            wake.wait(rest)
+            wake.clear()
+            continue
+        jobs, exchange = core.heart.beat()
+        if exchange is not None:
+            exchanged = line.exchange(exchange)
+            core.heart.took(jobs, exchanged)
+    line.close()
+
+
+class _Bell:
+    """Wakes the thread that waits for a worker's end.
+
+    A socket and no Event, because a signal handler must be able to ring it: an Event has a lock
+    that the interrupted thread may hold.
+    """
+
+    def __init__(self) -> None:
+        self._heard, self._rung = socket.socketpair()
+        self._rung.setblocking(False)
+
+    def ring(self) -> None:
+        with contextlib.suppress(OSError):  # so many rings wait that another one changes nothing
+            self._rung.send(b".")
+
+    def listen(self, is_over: Callable[[], bool], timeout_s: Optional[float] = None) -> None:
+        """Until it is over, or so long."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not is_over():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self._heard.settimeout(left)
+            with contextlib.suppress(socket.timeout):
+                self._heard.recv(1024)
+
+    def __del__(self) -> None:
+        self._heard.close()
+        self._rung.close()
+
+
+class _Loop:
+    """The event loop of a thread, for tasks that are coroutine functions."""
+
+    def __init__(self) -> None:
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    def run(self, attempt: Attempt) -> Any:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        loop = self._loop
+        coroutine = attempt.task.function(*attempt.args, **(attempt.kwargs or {}))
+        task = loop.create_task(coroutine)
+        attempt.job._when_cancelled(lambda: _cancel_from_thread(loop, task))
+        return loop.run_until_complete(task)
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+
+
+def _cancel_from_thread(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    loop.call_soon_threadsafe(task.cancel)
+
+
+@contextlib.contextmanager
+def _signals(stop: Optional[Callable[[], None]]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the worker, where Python lets a thread say so."""
+    if stop is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = stop
+
+    def handle(_number: int, _frame: Optional[FrameType]) -> None:
+        told()
+
+    before = [(number, signal.signal(number, handle)) for number in _SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
