@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::workspace::{call, cargo, root, target};
+use crate::workspace::{call, target};
 
 /// The folders in the target folder; the tests know their names.
 const FOLDER: &str = "gearman-clients";

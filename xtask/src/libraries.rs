@@ -101,4 +101,3 @@ fn test_python(server: &Path) -> Result<()> {
     call("vermin", &["--quiet", "--violations", "--no-tips", PYTHON_SINCE, "src"])?;
     call("pytest", &["-q"])
 }
-
