@@ -74,12 +74,13 @@ fn document(description: &OpenApi) -> Value {
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 15] {
+fn formats() -> [(&'static str, Value); 16] {
     let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });
     [
         ("job", json!({ "pattern": JOB })),
         ("job-numbers", json!({ "pattern": NUMBERS })),
+        ("request-numbers", json!({ "pattern": NUMBERS })),
         ("lease-token", json!({ "pattern": TOKEN })),
         ("base64", json!({ "contentEncoding": "base64", "pattern": BASE64 })),
         ("queue-base64", json!({ "pattern": NAME_BASE64 })),

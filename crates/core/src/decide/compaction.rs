@@ -35,7 +35,7 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
                 return Err(Rejection::NotFound);
             };
             let mut image = image.clone();
-            finished.refresh(&mut image);
+            finished.changes().put_into(&mut image);
             cx.emit(Event::Compacted(*image), true);
         }
         Compact::Queue(name) => {

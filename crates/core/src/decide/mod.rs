@@ -140,7 +140,8 @@ impl<'a> Context<'a> {
     /// The number of the job that a claim names, if the claim holds.
     fn claimed(&self, claim: Claim) -> Result<u32, Rejection> {
         let number = self.live(claim.id())?;
-        self.check_not_deleted(claim.id())?;
+        // To workers it is gone.
+        refuse_if(self.state.deletion(claim.id()).is_some(), Rejection::NotFound)?;
         let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
         let job = self.state.live_job(number);
         let faults = self.state.faults();

@@ -7,12 +7,7 @@ use crate::event::{Deleted, Event, Undeleted};
 use crate::job::{Cause, Deletion, JobId, Key, Status, UNDO_MS_MAX};
 use crate::rejection::Rejection;
 
-pub(super) fn delete_later(
-    cx: &mut Context<'_>,
-    id: JobId,
-    request: u64,
-    undo_ms: u64,
-) -> Decided {
+pub(super) fn delete_later(cx: &mut Context<'_>, id: JobId, request: u64, undo_ms: u64) -> Decided {
     refuse_if(request == 0, Rejection::OutOfRange("request"))?;
     refuse_if(!(1..=UNDO_MS_MAX).contains(&undo_ms), Rejection::OutOfRange("undo_ms"))?;
     if cx.state.is_foreground(id) {

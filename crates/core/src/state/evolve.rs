@@ -217,12 +217,7 @@ impl State {
 }
 
 /// Takes the lease off a job that has one, and notes the attempt in its history.
-pub(super) fn end_lease(
-    job: &mut LiveJob,
-    cause: Cause,
-    outcome: Option<&Outcome>,
-    at_ms: u64,
-) {
+pub(super) fn end_lease(job: &mut LiveJob, cause: Cause, outcome: Option<&Outcome>, at_ms: u64) {
     let number = job.attempts();
     let Some(extra) = job.extra.as_mut() else { return };
     let Some(lease) = extra.lease.take() else { return };

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, Deletion, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin, Outcome,
-    Scope, Status, UUID_NAMESPACE, ttl_end_ms,
+    Attempt, Deletion, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin,
+    Outcome, Scope, Status, UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
 

@@ -30,6 +30,25 @@ pub struct FinishedView<'a> {
     number: u32,
 }
 
+/// What changes of a finished job without being in its image in the log: its retention, which a
+/// read result shortens, and its deletion.
+#[derive(Clone, Copy, Debug)]
+pub struct FinishedChanges {
+    kept_until_ms: Option<u64>,
+    deletion: Option<Deletion>,
+}
+
+impl FinishedChanges {
+    /// Puts them into the image.
+    pub fn put_into(self, image: &mut JobImage) {
+        image.kept_until_ms = self.kept_until_ms;
+        let deletion = self.deletion.map(Box::new);
+        if image.options().deletion != deletion {
+            image.options_mut().deletion = deletion;
+        }
+    }
+}
+
 impl<'a> Found<'a> {
     /// The job, if it is unfinished.
     pub fn live(self) -> Option<JobView<'a>> {
@@ -100,7 +119,7 @@ impl FinishedView<'_> {
         self.job.kept_until_ms()
     }
 
-    /// When its retention ends: it goes then unless it is deleted before.
+    /// When its retention ends: it goes then, or before if it is deleted.
     pub fn retained_until_ms(&self) -> Option<u64> {
         self.job.retained_until_ms()
     }
@@ -110,14 +129,9 @@ impl FinishedView<'_> {
         self.job.deletion()
     }
 
-    /// Puts into its image, as the log has it, what has changed since: its retention, which a
-    /// read result shortens, and its deletion.
-    pub fn refresh(&self, image: &mut JobImage) {
-        image.kept_until_ms = self.retained_until_ms();
-        let deletion = self.deletion().map(Box::new);
-        if image.options().deletion != deletion {
-            image.options_mut().deletion = deletion;
-        }
+    /// What has changed since its image was written.
+    pub fn changes(&self) -> FinishedChanges {
+        FinishedChanges { kept_until_ms: self.retained_until_ms(), deletion: self.deletion() }
     }
 
     /// Its UUID.

@@ -7,9 +7,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::state::{ScanFilter, Walk};
 use spindle_core::{Command, JobId, Rejection, Status, Type};
 
-use crate::harness::{
-    START_MS, Server, complete, fail, key, lease_of, submit, submit_by,
-};
+use crate::harness::{START_MS, Server, complete, key, lease_of, submit, submit_by};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -89,7 +87,7 @@ fn a_deletion_ends_a_lease_and_an_undo_makes_the_job_ready() {
     server.given(submit(1, "mail", |job| job.attempts_max = Some(2)));
     let (_, claim) = server.lease("mail").expect("ready");
     server.given(delete(1));
-    assert_eq!(server.refused(complete(claim)), Rejection::Deleted);
+    assert_eq!(server.refused(complete(claim)), Rejection::NotFound, "to workers it is gone");
     assert_eq!(server.refused(lease_of(&["mail"])), Rejection::NothingReady);
     server.given(undo(1));
     assert_eq!(server.refused(complete(claim)), Rejection::NotHeld);
@@ -109,24 +107,29 @@ fn what_is_deleted_is_left_alone_until_that_is_undone() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |_| {}));
     server.given(submit(2, "mail", |_| {}));
-    server.given(fail(Claim::Unfinished { id: JobId(2) }));
+    server.given(Command::Cancel { id: JobId(2) });
     let image = Box::new(server.finished(2));
     server.given(delete(1));
     server.given(delete(2));
     let claim = Claim::Unfinished { id: JobId(1) };
-    let commands = [
+    let of_people = [
         delete(1),
         delete(2),
         parked(1, false),
+        Command::Cancel { id: JobId(1) },
+        Command::Retry { image, payload: None },
+    ];
+    for command in of_people {
+        assert_eq!(server.refused(command.clone()), Rejection::Deleted, "{command:?}");
+    }
+    let of_workers = [
         complete(claim),
         Command::Extend(Extend { claim, ttr_ms: 9 }),
         Command::Release { claim, cause: Cause::Released },
-        Command::Cancel { id: JobId(1) },
         Command::AddEvent { id: JobId(1), event: "{}".into(), page: None },
-        Command::Retry { image, payload: None },
     ];
-    for command in commands {
-        assert_eq!(server.refused(command.clone()), Rejection::Deleted, "{command:?}");
+    for command in of_workers {
+        assert_eq!(server.refused(command.clone()), Rejection::NotFound, "{command:?}");
     }
     for id in [1, 2] {
         let at_once = Command::Delete { id: JobId(id), cause: Cause::Deleted };
@@ -168,7 +171,9 @@ fn a_finished_jobs_names_are_free_while_it_is_deleted() {
         job.uuid = Some([9; 16]);
     });
     server.given(delete(1));
-    assert!(server.state.job_by_key(&kept).is_none() && server.state.job_by_uuid(&[9; 16]).is_none());
+    assert!(
+        server.state.job_by_key(&kept).is_none() && server.state.job_by_uuid(&[9; 16]).is_none()
+    );
     server.given(submit(2, "mail", |job| job.uuid = Some([9; 16])));
     assert_eq!(server.refused(undo(1)), Rejection::KeyTaken(JobId(2)));
     server.given(Command::Delete { id: JobId(2), cause: Cause::Deleted });

@@ -170,7 +170,8 @@ impl State {
         let (queue, was_deleted, mut job) = (before.queue(), before.is_deleted(), before.alone());
         change(&mut job);
         if let Some(queue) = self.queues.find_mut(queue) {
-            queue.deleted = queue.deleted + usize::from(job.is_deleted()) - usize::from(was_deleted);
+            queue.deleted =
+                queue.deleted + usize::from(job.is_deleted()) - usize::from(was_deleted);
         }
         self.move_finished(number, &job);
         self.close_sparse_chunk();
