@@ -129,7 +129,7 @@ async fn a_purge_can_be_undone() {
 #[tokio::test]
 async fn a_key_that_is_taken_meanwhile_is_not_taken_back() {
     let bench = Bench::new();
-    let keyed = json!({ "queue": "mail", "unique_key": "once" });
+    let keyed = json!({ "queue": "mail", "unique": { "key": "once" } });
     let id = bench.submit(keyed.clone()).await;
     delete(&bench, id).await.is(200);
     let new = bench.submit(keyed).await;

@@ -59,7 +59,7 @@ async fn a_deleted_job_is_brought_back_by_a_button() {
     let bench = Bench::new();
     let mut browser = Browser::new(&bench);
     let ready = bench.submit(json!({ "queue": "mail" })).await;
-    let dead = bench.dead("mail", "connection refused").await;
+    let dead = bench.dead("import", "connection refused").await;
     for (id, status) in [(ready, "ready"), (dead, "dead")] {
         let (path, back) = (format!("/jobs/{id}/delete"), format!("/jobs/{id}/undo"));
         let done = Html::of(&answer(&mut browser, &path, &path).await);
