@@ -47,8 +47,8 @@ pub(crate) struct Queue {
     /// Its jobs by status.
     jobs: Counts,
     /// Parked, done and dead jobs that are deleted, while that can be undone.
-    #[serde(skip_serializing_if = "is_zero")]
-    deleted: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted: Option<usize>,
     /// Bytes of the payloads of its unfinished jobs.
     payload_bytes: u64,
     /// How long ago the ready job whose turn is next was submitted. With one priority in use that
@@ -182,7 +182,7 @@ fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
             done: count(Status::Done),
             dead: count(Status::Dead),
         },
-        deleted: view.deleted,
+        deleted: (view.deleted > 0).then_some(view.deleted),
         payload_bytes: view.payload_bytes,
         next_ready_age_ms: view.next_ready_ms.map(|ms| now_ms.saturating_sub(ms)),
         last_minute: Counted::default(),
@@ -406,11 +406,6 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
         }
         other => other,
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// What a purge took away.
