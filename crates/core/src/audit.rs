@@ -115,11 +115,13 @@ pub enum Action {
     Export = 18,
     /// Somebody brought jobs of another server.
     Import = 19,
+    /// A job's deletion was undone.
+    Undo = 20,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 19] = [
+    pub const ALL: [Action; 20] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -139,6 +141,7 @@ impl Action {
         Action::Backup,
         Action::Export,
         Action::Import,
+        Action::Undo,
     ];
 }
 

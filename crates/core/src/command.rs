@@ -60,6 +60,21 @@ pub enum Command {
         /// Deleted, Consumed, Abandoned or Limit.
         cause: Cause,
     },
+    /// A person deletes a job and may undo that for some time. A foreground job is gone at once.
+    DeleteLater {
+        /// Which job.
+        id: JobId,
+        /// The number of the request, not 0: that of its entry in the audit log.
+        request: u64,
+        /// For how long it can be undone: 1 to [`UNDO_MS_MAX`](crate::job::UNDO_MS_MAX).
+        undo_ms: u64,
+    },
+    /// A person undoes a job's deletion. It is as it was, but that a lease has ended and that time
+    /// has passed.
+    Undelete {
+        /// Which job.
+        id: JobId,
+    },
     /// A finished job's result was read: its retention may shorten.
     ResultRead {
         /// Which job.

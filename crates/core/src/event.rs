@@ -5,7 +5,7 @@ use prost::{DecodeError, Message};
 
 use crate::audit::AuditEntry;
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
-use crate::job::{HeldLease, JobImage, Label, Outcome};
+use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 
@@ -104,6 +104,10 @@ events! {
     /// A person's request changed something: the entry in full, or its new count (`seq` and `count`
     /// only).
     24 Audited(AuditEntry),
+    /// A job was deleted, and that can be undone until it goes.
+    25 Deleted(Deleted),
+    /// A job's deletion was undone.
+    26 Undeleted(Undeleted),
 }
 
 /// See [`Event::Leased`].
@@ -215,6 +219,37 @@ pub struct Edited {
     pub order: u64,
 }
 
+/// See [`Event::Deleted`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Deleted {
+    /// Which job.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// When. A lease it had ended then.
+    #[prost(fixed64, tag = "2")]
+    pub at_ms: u64,
+    /// Until when, by whom, and whether it was parked.
+    #[prost(message, required, tag = "3")]
+    pub deletion: Deletion,
+}
+
+/// See [`Event::Undeleted`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Undeleted {
+    /// Which job. A finished one is done or dead as before, and the rest says nothing.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Where it stands now.
+    #[prost(enumeration = "crate::job::Status", tag = "2")]
+    pub status: i32,
+    /// When it may run.
+    #[prost(uint64, optional, tag = "3")]
+    pub run_at_ms: Option<u64>,
+    /// Its age.
+    #[prost(uint64, tag = "4")]
+    pub order: u64,
+}
+
 /// See [`Event::Ready`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ready {
@@ -232,7 +267,7 @@ pub struct ResultRead {
     /// Which job.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// When it goes now.
+    /// When it goes now, or would go if its deletion were undone.
     #[prost(uint64, tag = "2")]
     pub kept_until_ms: u64,
 }

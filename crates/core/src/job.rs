@@ -12,8 +12,12 @@
 //!                                             done      dead -- retry --> ready
 //!   any status -- TTL passes, deleted, result consumed, retention or a named limit --> gone
 //! ```
+//!
+//! A deletion may be one that can be undone: until its time comes, an unfinished job is parked, a
+//! finished one stays, and nothing else is done to either; see [`Deletion`].
 
 mod attempt;
+mod deletion;
 mod trace;
 
 use bytes::Bytes;
@@ -22,6 +26,7 @@ pub use self::attempt::{
     ATTEMPTS_KEPT, Attempt, CODE_BYTES_KEPT, Cause, ERROR_BYTES_KEPT, HeldLease,
     MESSAGE_BYTES_KEPT, Words,
 };
+pub use self::deletion::{Deletion, UNDO_MS_MAX};
 pub use self::trace::TraceParent;
 use crate::payload::BytesRef;
 
@@ -369,6 +374,9 @@ pub struct JobOptions {
     /// The trace it belongs to, if its submit came with one.
     #[prost(message, optional, boxed, tag = "33")]
     pub trace: Option<Box<TraceParent>>,
+    /// It is deleted, and that can still be undone.
+    #[prost(message, optional, boxed, tag = "34")]
+    pub deletion: Option<Box<Deletion>>,
 }
 
 /// What most jobs have, to be borrowed.
@@ -394,6 +402,7 @@ impl JobOptions {
         update_seq: 0,
         pages: Vec::new(),
         trace: None,
+        deletion: None,
     };
 
     /// Whether there is nothing in it.
@@ -417,6 +426,7 @@ impl JobOptions {
             update_seq: 0,
             pages,
             trace: None,
+            deletion: None,
         } = self
         else {
             return false;

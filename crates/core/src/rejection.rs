@@ -23,6 +23,12 @@ pub enum Rejection {
     /// Nothing to lease.
     #[error("no job is ready")]
     NothingReady,
+    /// The job is deleted, and nothing is done to it unless that is undone first.
+    #[error("the job is deleted")]
+    Deleted,
+    /// The job is not deleted: there is nothing to undo.
+    #[error("the job is not deleted")]
+    NotDeleted,
     /// The job is leased, and must not be for this.
     #[error("the job is leased")]
     Leased,

@@ -53,6 +53,9 @@ table! { COMMANDS of Command:
     Cancel => "a_cancelled_job_is_dead_with_that_code_even_while_leased", "Command::Cancel {",
         "kill";
     Delete => "a_deleted_job_is_gone_whatever_its_status", "Command::Delete {", "refuse_absent";
+    DeleteLater => "a_deletion_can_be_undone_until_its_time_is_over", "Command::DeleteLater {",
+        "apply_deletion";
+    Undelete => "an_undo_gives_back_where_a_waiting_job_stood", "Command::Undelete {", "apply_undo";
     ResultRead => "reading_a_result_shortens_its_retention_and_never_lengthens_it",
         "Command::ResultRead {", "apply_result_read";
     Persist => "a_persisted_foreground_job_survives_a_restart", "Command::Persist {",
@@ -124,6 +127,10 @@ table! { EVENTS of Event:
     PageMoved => "a_page_of_events_moves_without_changing_its_job", "Compact::Page {", "apply_compaction";
     Audited => "a_request_for_many_jobs_has_one_entry_that_counts_them", "fn audited(",
         "audit_kept";
+    Deleted => "a_deletion_can_be_undone_until_its_time_is_over", "Command::DeleteLater {",
+        "apply_deletion";
+    Undeleted => "what_is_deleted_and_undone_survives_compaction_and_restarts",
+        "Command::Undelete {", "apply_undo";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

@@ -101,6 +101,8 @@ impl Inner {
         match found {
             // In no record: what it reveals is that its id was reserved.
             Found::Live(job) if job.is_foreground() => self.ids_gate,
+            // That it is deleted is in a younger record than its image.
+            Found::Finished(job) if job.deletion().is_some() => self.tail(),
             _ => found.last().map_or(self.tail(), |last| Gate((last + 1).min(self.tail().0))),
         }
     }

@@ -63,6 +63,8 @@ codes! {
     JobFinished "job_finished" CONFLICT "The job is done or dead",
     JobNotFinished "job_not_finished" CONFLICT "The job is neither done nor dead",
     JobLeased "job_leased" CONFLICT "A worker has the job",
+    JobDeleted "job_deleted" CONFLICT "The job is deleted",
+    JobNotDeleted "job_not_deleted" CONFLICT "The job is not deleted",
     LeaseNotLive "lease_not_live" CONFLICT "The lease has ended",
     LeaseGone "lease_gone" GONE "The lease's job is gone",
     SegmentGone "segment_gone" GONE "The log holds the segment no more",
@@ -200,6 +202,14 @@ impl From<Rejection> for Problem {
             Rejection::Leased => {
                 Problem::new(Code::JobLeased, "a worker has the job; cancel takes it away")
             }
+            Rejection::Deleted => Problem::new(
+                Code::JobDeleted,
+                "the job is deleted, and soon gone; undo that before anything else",
+            ),
+            Rejection::NotDeleted => Problem::new(
+                Code::JobNotDeleted,
+                "the job is not deleted: there is nothing to undo",
+            ),
             Rejection::NotHeld => Problem::new(
                 Code::LeaseNotLive,
                 "the lease ran out, was released, or was given anew: drop the work and lease again",

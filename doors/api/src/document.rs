@@ -18,6 +18,8 @@ const JOB: &str = "^([1-9][0-9]{0,14}|H:[A-Za-z0-9._-]{1,64}:[1-9][0-9]{0,14}|\
                    [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$";
 /// Numbers of jobs, parted by commas.
 const NUMBERS: &str = "^[0-9]{1,15}(,[0-9]{1,15}){0,511}$";
+/// Numbers of requests, parted by commas.
+const REQUESTS: &str = "^[0-9]{1,15}(,[0-9]{1,15}){0,63}$";
 /// Twenty bytes in base64 without padding: the last letter has two bits left over.
 const TOKEN: &str = "^[A-Za-z0-9_-]{26}[AEIMQUYcgkosw048]$";
 /// Standard base64 with padding; what is left over in the last letter is zero.
@@ -74,12 +76,13 @@ fn document(description: &OpenApi) -> Value {
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 15] {
+fn formats() -> [(&'static str, Value); 16] {
     let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });
     [
         ("job", json!({ "pattern": JOB })),
         ("job-numbers", json!({ "pattern": NUMBERS })),
+        ("request-numbers", json!({ "pattern": REQUESTS })),
         ("lease-token", json!({ "pattern": TOKEN })),
         ("base64", json!({ "contentEncoding": "base64", "pattern": BASE64 })),
         ("queue-base64", json!({ "pattern": NAME_BASE64 })),

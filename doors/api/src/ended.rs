@@ -118,6 +118,7 @@ pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Pr
         Err(error) => return error.into(),
     };
     match api.bridge().durable(image).await {
+        Some(image) if image.options().deletion.is_some() => lease_gone(),
         Some(image) => {
             let end = LeaseEnd::of(&image, attempt);
             Problem::new(Code::LeaseNotLive, end.detail()).with("reason", end.word())

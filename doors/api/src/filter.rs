@@ -39,6 +39,8 @@ const TEXT_READS_MAX: usize = 5_000;
 pub(crate) const TEXT_CHARS_MAX: usize = 1024;
 /// Jobs that one filter may name.
 pub(crate) const IDS_MAX: usize = 512;
+/// Requests that one filter may name.
+const REQUESTS_MAX: usize = 64;
 
 /// Which jobs are meant: those that match all fields that are set. Each may be left out.
 #[derive(Clone, Default, PartialEq, Deserialize, IntoParams, ToSchema)]
@@ -94,6 +96,11 @@ pub(crate) struct JobFilter {
     #[schema(min_length = 1, max_length = 160)]
     #[param(min_length = 1, max_length = 160)]
     pub fingerprint: Option<String>,
+    /// Only those that were deleted by the request with this number, or by one of some parted by
+    /// commas (at most 64), while that can be undone.
+    #[schema(format = "request-numbers")]
+    #[param(format = "request-numbers")]
+    pub deleted_by: Option<String>,
 }
 
 /// A filter in the engine's words.
@@ -159,7 +166,9 @@ impl JobFilter {
         let is_of_any_time = from == JobId(0) && until == end;
         // With its queue it was found by its key already.
         let unique = self.unique_key.clone().filter(|_| queue.is_none());
-        let scan = ScanFilter { statuses, door, queue };
+        let deleted_by = self.deleted_by.as_deref().map(read_requests).transpose()?;
+        let deleted_by = deleted_by.unwrap_or_default();
+        let scan = ScanFilter { statuses, door, queue, deleted_by };
         let fingerprint = self.fingerprint.clone();
         let filter =
             Filter { scan, tag, unique, text, ids, fingerprint, from, until, is_of_any_time };
@@ -179,6 +188,7 @@ impl JobFilter {
             ("idempotency_key", &self.idempotency_key),
             ("tag", &self.tag),
             ("fingerprint", &self.fingerprint),
+            ("deleted_by", &self.deleted_by),
         ];
         let said = said.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         let text = self.text.as_ref().map(|_| "some text".to_owned());
@@ -216,6 +226,16 @@ fn read_ids(text: &str) -> Answered<BTreeSet<JobId>> {
     let ids = text.split(',').take(IDS_MAX).map(|id| digits(id).map(JobId));
     ids.collect::<Option<_>>().filter(|_| is_few).ok_or_else(|| {
         Problem::out_of_range(format!("ids is at most {IDS_MAX} numbers of jobs, parted by commas"))
+    })
+}
+
+fn read_requests(text: &str) -> Answered<Vec<u64>> {
+    let is_few = text.split(',').count() <= REQUESTS_MAX;
+    let numbers = text.split(',').take(REQUESTS_MAX).map(digits);
+    numbers.collect::<Option<Vec<u64>>>().filter(|_| is_few).ok_or_else(|| {
+        let detail =
+            format!("deleted_by is at most {REQUESTS_MAX} numbers of requests, parted by commas");
+        Problem::out_of_range(detail)
     })
 }
 
@@ -258,7 +278,11 @@ impl Filter {
 
     /// Queue and status are all that it says: what the counts of queues tell.
     pub fn is_of_queue_and_status(&self) -> bool {
-        self.is_by_index() && self.ids.is_none() && self.scan.door.is_none() && self.is_of_any_time
+        self.is_by_index()
+            && self.scan.deleted_by.is_empty()
+            && self.ids.is_none()
+            && self.scan.door.is_none()
+            && self.is_of_any_time
     }
 
     /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.
@@ -271,7 +295,10 @@ impl Filter {
 
     /// As far as only the image of a finished job can say.
     fn takes(&self, image: &JobImage) -> bool {
-        let ScanFilter { statuses, door, queue } = &self.scan;
+        let ScanFilter { statuses, door, queue, deleted_by } = &self.scan;
+        let deletion = image.options().deletion.as_deref();
+        let deleted = deleted_by.is_empty()
+            || deletion.is_some_and(|deletion| deleted_by.contains(&deletion.request));
         let tag = self.tag.as_ref().is_none_or(|tag| image.options().tags.contains(tag));
         let holds_it = || keys::unique_of(image) == self.unique && !image.status().is_finished();
         let unique = self.unique.is_none() || holds_it();
@@ -280,6 +307,7 @@ impl Filter {
         let fingerprint = fingerprint.is_none() || says_it();
         tag && unique
             && fingerprint
+            && deleted
             && queue.as_ref().is_none_or(|queue| image.queue == queue)
             && door.is_none_or(|door| image.origin() == door)
             && (statuses.is_empty() || statuses.contains(&image.status()))

@@ -13,6 +13,7 @@ mod api;
 mod backoff;
 mod byte_range;
 mod count;
+mod deletion;
 mod document;
 mod ended;
 mod exposition;

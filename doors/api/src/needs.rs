@@ -19,6 +19,7 @@ pub(crate) const NEEDS: Table = &[
     ("PATCH", "/api/v1/jobs/{id}", Named(Manage)),
     ("DELETE", "/api/v1/jobs/{id}", Named(Manage)),
     ("POST", "/api/v1/jobs/{id}/cancel", Named(Manage)),
+    ("POST", "/api/v1/jobs/{id}/undo", Named(Manage)),
     ("POST", "/api/v1/jobs/{id}/retry", Named(Manage)),
     ("POST", "/api/v1/jobs/{id}/extend", Named(Manage)),
     ("POST", "/api/v1/jobs/{id}/park", Named(Manage)),

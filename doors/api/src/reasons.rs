@@ -17,7 +17,7 @@ const WORD_BYTES_MAX: usize = 256;
 /// One thing that is known.
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Reason {
-    /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `paused`,
+    /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `deleted`, `paused`,
     /// `constraint`, `position`, `nobody_waits`, `workers_wait`, `last_attempt`.
     pub code: &'static str,
     /// For people.
@@ -67,6 +67,10 @@ impl Reason {
 pub(crate) fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
     let (options, id) = (image.options(), image.id);
     let now = || format!("spindle edit {id} --run-at now");
+    if let Some(deletion) = &options.deletion {
+        let reason = Reason::new("deleted", "it is deleted, and gone when that cannot be undone");
+        return Some(reason.until(Some(deletion.gone_ms)).next("undo its deletion", String::new()));
+    }
     Some(match image.status() {
         Status::Ready => return None,
         Status::Scheduled if image.fails > 0 || image.attempts > 0 => {

@@ -76,6 +76,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(transfer::export))
         .routes(routes!(transfer::import))
         .routes(routes!(jobs::show, jobs::edit, jobs::delete))
+        .routes(routes!(jobs::undo))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(leases::extend_for))

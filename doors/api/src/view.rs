@@ -12,6 +12,7 @@ use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
+use crate::deletion::Deletion;
 use crate::instant;
 use crate::keys;
 use crate::naming;
@@ -60,6 +61,9 @@ pub(crate) struct Job {
     /// When it goes, now that it is done or dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_until: Option<String>,
+    /// It is deleted, and gone when that can be undone no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deletion: Option<Deletion>,
     /// How long a lease lasts, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
     ttr_ms: Option<u64>,
@@ -308,6 +312,7 @@ impl Job {
             finished_at: time(image.finished_ms),
             expires_at: time(image.expires_ms()),
             kept_until: time(image.kept_until_ms),
+            deletion: options.deletion.as_deref().map(|deletion| Deletion::from(*deletion)),
             ttr_ms: image.ttr_ms,
             ttl_ms: image.ttl_ms,
             attempts: image.attempts,

@@ -74,6 +74,12 @@ impl Ask {
         read(&self.send(Method::POST, path, Some(body)).await?)
     }
 
+    /// Deletes something, and reads what there is to say of it; none if it is gone.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Asked<Option<T>> {
+        let body = self.send(Method::DELETE, path, None).await?;
+        if body.is_empty() { Ok(None) } else { read(&body).map(Some) }
+    }
+
     /// Reads something, with its entity tag.
     pub async fn get_tagged<T: DeserializeOwned>(&self, path: &str) -> Asked<(T, String)> {
         let (headers, body) = self.answer(Request::get(path), None).await?;

@@ -76,6 +76,7 @@ pub(crate) struct Job {
     pub finished_at: Option<String>,
     pub expires_at: Option<String>,
     pub kept_until: Option<String>,
+    pub deletion: Option<Deletion>,
     pub ttr_ms: Option<u64>,
     pub ttl_ms: Option<u64>,
     pub keep_ms: Option<u64>,
@@ -183,6 +184,8 @@ pub(crate) struct Queue {
     pub name: QueueName,
     pub paused: bool,
     pub jobs: Counts,
+    #[serde(default)]
+    pub deleted: u64,
     pub payload_bytes: u64,
     pub next_ready_age_ms: Option<u64>,
     pub oldest_ready_age_ms: Option<u64>,
@@ -364,12 +367,21 @@ pub(crate) struct BulkAnswer {
     pub changed: u64,
     #[serde(default)]
     pub refused: std::collections::BTreeMap<String, u64>,
+    pub deletion: Option<Deletion>,
     pub next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct Purged {
     pub deleted: u64,
+    pub deletion: Option<Deletion>,
+}
+
+/// How something deleted is brought back.
+#[derive(Deserialize)]
+pub(crate) struct Deletion {
+    pub request: u64,
+    pub until: String,
 }
 
 #[derive(Deserialize)]

@@ -31,6 +31,8 @@ counts! {
     stops = "orderly stops",
     /// Trims of the log.
     trims = "trims",
+    /// Deletions undone.
+    undone = "deletions undone",
     /// Submits that joined an existing job.
     joins = "joins",
     /// Background submits that joined a job in memory, which was logged for them.

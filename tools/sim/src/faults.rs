@@ -84,6 +84,8 @@ faults! {
     AuditNotCompacted => engine.core.audit_not_compacted;
     /// Compaction loses how full the buckets of constraints are.
     FillNotCompacted => engine.core.fill_not_compacted;
+    /// The undo of a deletion is not logged: a restart deletes the job again.
+    UndoNotLogged => engine.core.undo_not_logged;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

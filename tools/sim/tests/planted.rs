@@ -57,6 +57,7 @@ planted! {
     settings_that_compaction_loses_are_found SettingsNotCompacted,
     entries_of_the_audit_log_that_compaction_loses_are_found AuditNotCompacted,
     fills_that_compaction_loses_are_found FillNotCompacted,
+    an_undo_that_is_forgotten_is_found UndoNotLogged,
     a_timeout_that_frees_no_bucket_is_found RunningKeptOnTimeout,
     one_failure_too_many_is_found FailsOffByOne,
     a_try_without_backoff_is_found BackoffIgnored,

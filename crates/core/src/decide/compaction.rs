@@ -34,9 +34,8 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
             let Some(Found::Finished(finished)) = cx.state.job(JobId(image.id)) else {
                 return Err(Rejection::NotFound);
             };
-            // Reading the result may have shortened its retention since the image was written.
             let mut image = image.clone();
-            image.kept_until_ms = finished.kept_until_ms();
+            finished.changes().put_into(&mut image);
             cx.emit(Event::Compacted(*image), true);
         }
         Compact::Queue(name) => {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::command::{Claim, Finish};
-use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
+use crate::decide::{Context, Decided, EVENTS_MAX, hold, refuse_if};
 use crate::event::{Event, Requeued};
 use crate::failure_text::CANCELLED;
 use crate::job::{Cause, JobId, Outcome, Status};
@@ -143,6 +143,7 @@ fn end(
     }
     if let Some(options) = image.options.as_mut() {
         options.run_at_ms = None;
+        options.deletion = None;
     }
     let mut outcome = outcome.unwrap_or_default();
     if status == Status::Dead && cause != Cause::Failed && outcome.code.is_empty() {
@@ -203,6 +204,10 @@ pub(super) fn holder_gone(cx: &mut Context<'_>, holder: u64) -> Decided {
 }
 
 pub(super) fn damaged(cx: &mut Context<'_>, id: JobId) -> Decided {
+    if cx.state.live(id).is_some_and(|job| job.deletion().is_some()) {
+        // Nobody could run it again as it is.
+        return hold::delete(cx, id, Cause::Deleted);
+    }
     end_by_server(cx, id, Cause::Damaged)?;
     // What is damaged must not be needed any more, or its record could never go.
     if let Some((Event::Finished(image), _)) = cx.out.events.last_mut() {
@@ -212,6 +217,7 @@ pub(super) fn damaged(cx: &mut Context<'_>, id: JobId) -> Decided {
 }
 
 pub(super) fn cancel(cx: &mut Context<'_>, id: JobId) -> Decided {
+    cx.check_not_deleted(id)?;
     end_by_server(cx, id, Cause::Cancelled)
 }
 

@@ -13,6 +13,7 @@ use crate::state::Found;
 pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<BytesRef>) -> Decided {
     let id = JobId(image.id);
     refuse_if(cx.state.find_finished(id).is_none(), cx.not_finished(id))?;
+    cx.check_not_deleted(id)?;
     refuse_if(image.payload.is_none() && payload.is_none(), Rejection::PayloadDamaged)?;
     refuse_if(cx.state.has_no_room_for(&image.options().labels), Rejection::TooManyValues)?;
     let payload = payload.clone().or_else(|| image.payload.clone());
@@ -38,6 +39,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
     };
     if let Some(options) = retried.options.as_mut() {
         options.run_at_ms = None;
+        options.deletion = None;
         // A younger job may have taken a unique key meanwhile, and keeps it.
         options.keys.retain(|key| cx.state.job_by_key(key).is_none_or(|holder| holder.id() == id));
     }
@@ -47,6 +49,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
 
 pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     let job = cx.state.live_job(cx.unchanged(edit.id, edit.revision)?);
+    cx.check_not_deleted(edit.id)?;
     refuse_if(job.status() == Status::Leased, Rejection::Leased)?;
     let priority = edit.priority.unwrap_or(job.priority());
     if let Some(queue) = &edit.queue {
@@ -89,7 +92,7 @@ pub(super) fn result_read(cx: &mut Context<'_>, id: JobId, keep_read_ms: u64) ->
         return Err(cx.not_finished(id));
     };
     let kept_until_ms = cx.now_ms.saturating_add(keep_read_ms);
-    if finished.kept_until_ms().is_none_or(|until| until > kept_until_ms) {
+    if finished.retained_until_ms().is_none_or(|until| until > kept_until_ms) {
         cx.emit(Event::ResultRead(ResultRead { id: id.0, kept_until_ms }), true);
     }
     Ok(())

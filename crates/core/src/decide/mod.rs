@@ -9,6 +9,7 @@ mod limits;
 mod room;
 mod submit;
 mod tick;
+mod undo;
 mod update;
 
 pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
@@ -139,6 +140,8 @@ impl<'a> Context<'a> {
     /// The number of the job that a claim names, if the claim holds.
     fn claimed(&self, claim: Claim) -> Result<u32, Rejection> {
         let number = self.live(claim.id())?;
+        // To workers it is gone.
+        refuse_if(self.state.deletion(claim.id()).is_some(), Rejection::NotFound)?;
         let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
         let job = self.state.live_job(number);
         let faults = self.state.faults();
@@ -146,6 +149,11 @@ impl<'a> Context<'a> {
         let holds = job.attempts() == attempt && job.live_lease().is_some_and(is_epoch);
         let holds = holds || (faults.token_unchecked && job.live_lease().is_some());
         if holds { Ok(number) } else { Err(Rejection::NotHeld) }
+    }
+
+    /// What is deleted is left alone until that is undone.
+    fn check_not_deleted(&self, id: JobId) -> Decided {
+        refuse_if(self.state.deletion(id).is_some(), Rejection::Deleted)
     }
 
     /// Why an unfinished job cannot be what only a finished one can.
@@ -183,6 +191,10 @@ fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::Retry { image, payload } => hold::retry(cx, image, payload),
         Command::Edit(edit) => hold::edit(cx, edit),
         Command::Delete { id, cause } => hold::delete(cx, *id, *cause),
+        Command::DeleteLater { id, request, undo_ms } => {
+            undo::delete_later(cx, *id, *request, *undo_ms)
+        }
+        Command::Undelete { id } => undo::undelete(cx, *id),
         Command::ResultRead { id, keep_read_ms } => hold::result_read(cx, *id, *keep_read_ms),
         Command::SetState { id, revision, state, event, page } => {
             let change = update::Change { state: Some(state), event, page: page.as_ref() };

@@ -116,6 +116,7 @@ fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions
         update_seq: if updated { state.next_update() } else { 0 },
         pages: Vec::new(),
         trace: submit.trace.clone(),
+        deletion: None,
     };
     options.boxed()
 }

@@ -44,11 +44,15 @@ pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
 }
 
 fn emit_expired(cx: &mut Context<'_>, gone: &BTreeSet<u64>) {
-    let (memory, logged): (Vec<u64>, Vec<u64>) =
-        gone.iter().partition(|id| cx.state.is_foreground(JobId(**id)));
-    for (ids, logged) in [(memory, false), (logged, true)] {
+    let (deleted, expired): (Vec<u64>, Vec<u64>) =
+        gone.iter().partition(|id| cx.state.deletion(JobId(**id)).is_some());
+    let (memory, logged) = expired.iter().partition(|id| cx.state.is_foreground(JobId(**id)));
+    let (by_ttl, by_person) = (Cause::Expired, Cause::Deleted);
+    for (ids, cause, logged) in
+        [(memory, by_ttl, false), (logged, by_ttl, true), (deleted, by_person, true)]
+    {
         if !ids.is_empty() {
-            cx.emit(Event::Gone(Gone { ids, cause: Cause::Expired as i32 }), logged);
+            cx.emit(Event::Gone(Gone { ids, cause: cause as i32 }), logged);
         }
     }
 }

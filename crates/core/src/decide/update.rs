@@ -24,6 +24,7 @@ pub(super) fn update(
     change: Change<'_>,
 ) -> Decided {
     let job = cx.state.live_job(cx.unchanged(id, revision)?);
+    refuse_if(job.deletion().is_some(), Rejection::NotFound)?;
     refuse_if(!state_fits(change.state), Rejection::OutOfRange("state"))?;
     refuse_if(!event_fits(Some(change.event)), Rejection::OutOfRange("event"))?;
     let is_last = change.page.is_some() && job.options().pages.len() >= PAGES_MAX;

@@ -328,15 +328,15 @@ impl State {
 
     pub(super) fn enter_expiry(&mut self, number: u32) {
         let State { jobs, expiry, .. } = self;
-        if let Some(expires_ms) = jobs.live[number].expires_ms() {
+        if let Some(goes_ms) = jobs.live[number].goes_ms() {
             expiry.insert(number, |other| jobs.live[other].expiry_key());
-            self.note_due(expires_ms);
+            self.note_due(goes_ms);
         }
     }
 
     pub(super) fn leave_expiry(&mut self, number: u32) {
         let State { jobs, expiry, .. } = self;
-        if jobs.live[number].expires_ms().is_some() {
+        if jobs.live[number].goes_ms().is_some() {
             expiry.remove(number, |other| jobs.live[other].expiry_key());
         }
     }

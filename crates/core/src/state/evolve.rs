@@ -3,7 +3,7 @@
 use super::image::{ended_attempt, owned, owned_attempt, owned_lease};
 use super::*;
 use crate::event::{Edited, Event, Extended, Leased, Relabelled, Requeued};
-use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Status};
+use crate::job::{ATTEMPTS_KEPT, Attempt, Cause, JobId, JobImage, Outcome, Status};
 
 impl State {
     /// Folds one event that stands at this place of the log. For one that is not logged (a
@@ -42,6 +42,8 @@ impl State {
             }
             Event::StateSet(set) => self.on_state_set(set, at),
             Event::PageMoved(moved) => self.on_page_moved(moved),
+            Event::Deleted(deleted) => self.on_deleted(deleted, at),
+            Event::Undeleted(undeleted) => self.on_undeleted(undeleted, at),
             Event::Audited(entry) => self.on_audited(entry, at),
             Event::Relabelled(relabelled) => self.on_relabelled(relabelled, at),
             Event::QueueSet(set) => {
@@ -71,6 +73,7 @@ impl State {
             Event::Requeued(requeued) => requeued.order,
             Event::Ready(ready) => ready.order,
             Event::Edited(edited) => edited.order,
+            Event::Undeleted(undeleted) => undeleted.order,
             _ => return,
         };
         self.server.next_order = self.server.next_order.max(order.saturating_add(1));
@@ -131,7 +134,11 @@ impl State {
 
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
         self.change(JobId(requeued.id), at, |job| {
-            end_lease(job, requeued);
+            if requeued.attempts < job.attempts() {
+                // The attempt was given back: it never happened.
+                job.extra().lease = None;
+            }
+            end_lease(job, requeued.cause(), requeued.outcome.as_deref(), requeued.at_ms);
             job.set_attempts(requeued.attempts);
             job.set_rank(job.priority(), requeued.order);
             if requeued.fails > 0 {
@@ -209,17 +216,12 @@ impl State {
     }
 }
 
-/// Takes the lease off a job and notes the attempt in its history.
-fn end_lease(job: &mut LiveJob, requeued: &Requeued) {
+/// Takes the lease off a job that has one, and notes the attempt in its history.
+pub(super) fn end_lease(job: &mut LiveJob, cause: Cause, outcome: Option<&Outcome>, at_ms: u64) {
     let number = job.attempts();
     let Some(extra) = job.extra.as_mut() else { return };
     let Some(lease) = extra.lease.take() else { return };
-    if requeued.attempts < number {
-        // The attempt was given back: it never happened.
-        return;
-    }
-    let (cause, outcome) = (requeued.cause(), requeued.outcome.as_deref());
-    let attempt = ended_attempt(&lease, number, cause, outcome, requeued.at_ms);
+    let attempt = ended_attempt(&lease, number, cause, outcome, at_ms);
     let attempt = owned_attempt(&attempt, extra.history.last());
     push_attempt(&mut extra.history, attempt);
 }

@@ -138,13 +138,15 @@ impl State {
             } else {
                 let finished = self.jobs.finished.job(handle & !FINISHED);
                 let line = format!(
-                    "{:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
+                    "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
                     finished.job_id(),
                     finished.status(),
                     finished.uuid(),
                     self.queue_at(finished.queue()).map(|queue| &queue.name),
                     finished.image(),
                     finished.kept_until_ms(),
+                    finished.retained_until_ms(),
+                    finished.deletion(),
                     self.jobs.finished_keys.get(&finished.id()),
                 );
                 out.extend_from_slice(line.as_bytes());
@@ -210,6 +212,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
         events: options.events.iter().map(own).collect(),
         pages: options.pages.clone(),
         trace: options.trace.clone(),
+        deletion: options.deletion.clone(),
         ..*options
     };
     if !kept.is_none() {

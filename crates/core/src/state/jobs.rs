@@ -1,7 +1,7 @@
 //! All jobs in memory, and what is known of a job by its handle.
 
 use super::*;
-use crate::job::Status;
+use crate::job::{Deletion, Status};
 
 /// The handle of a job is the number of a live one, or with this bit that of a finished one.
 pub(super) const FINISHED: u32 = 1 << 31;
@@ -25,12 +25,23 @@ impl Jobs {
         }
     }
 
+    /// The UUID it is found by: none while it is deleted.
     #[inline]
     pub fn uuid_of(&self, handle: u32) -> Option<[u8; 16]> {
         if handle & FINISHED == 0 {
-            self.live[handle].uuid()
+            let job = &self.live[handle];
+            job.uuid().filter(|_| job.deletion().is_none())
         } else {
-            self.finished.job(handle & !FINISHED).uuid()
+            let job = self.finished.job(handle & !FINISHED);
+            job.uuid().filter(|_| !job.is_deleted())
+        }
+    }
+
+    pub fn deletion_of(&self, handle: u32) -> Option<Deletion> {
+        if handle & FINISHED == 0 {
+            self.live[handle].deletion().copied()
+        } else {
+            self.finished.job(handle & !FINISHED).deletion()
         }
     }
 
@@ -42,9 +53,11 @@ impl Jobs {
         }
     }
 
-    /// Keys besides the UUID.
+    /// Keys besides the UUID that it is found by: none while it is deleted.
     pub fn other_keys_of(&self, handle: u32) -> &[Key] {
-        if handle & FINISHED == 0 {
+        if self.deletion_of(handle).is_some() {
+            &[]
+        } else if handle & FINISHED == 0 {
             self.live[handle].other_keys()
         } else {
             let id = self.finished.job(handle & !FINISHED).id();

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin, Outcome,
-    Scope, Status, UUID_NAMESPACE, ttl_end_ms,
+    Attempt, Deletion, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin,
+    Outcome, Scope, Status, UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -324,6 +324,17 @@ impl LiveJob {
         ttl_end_ms(start, Some(ttl_ms).filter(|ttl| *ttl != NO_TTL))
     }
 
+    /// Its deletion, if it is deleted.
+    pub fn deletion(&self) -> Option<&Deletion> {
+        self.options().deletion.as_deref()
+    }
+
+    /// When it goes by itself: its TTL ends, or the time to undo its deletion.
+    pub fn goes_ms(&self) -> Option<u64> {
+        let deleted_ms = self.deletion().map(|deletion| deletion.gone_ms);
+        self.expires_ms().into_iter().chain(deleted_ms).min()
+    }
+
     pub fn outcome(&self) -> Option<&Outcome> {
         self.extra.as_ref().and_then(|extra| extra.outcome.as_deref())
     }
@@ -347,6 +358,11 @@ impl LiveJob {
         &self.options().keys
     }
 
+    /// Whether no index has it but those of ids and of UUIDs.
+    pub fn is_found_by_id_and_uuid_only(&self) -> bool {
+        self.other_keys().is_empty() && self.deletion().is_none()
+    }
+
     /// Smaller comes first: higher priority, then age.
     pub fn ready_key(&self) -> u128 {
         let Wide { priority, order, .. } = self.numbers();
@@ -355,7 +371,7 @@ impl LiveJob {
     }
 
     pub fn expiry_key(&self) -> u128 {
-        (u128::from(self.expires_ms().unwrap_or(u64::MAX)) << 64) | u128::from(self.id())
+        (u128::from(self.goes_ms().unwrap_or(u64::MAX)) << 64) | u128::from(self.id())
     }
 }
 

@@ -3,6 +3,7 @@
 mod audit;
 mod buckets;
 mod change;
+mod deletion;
 mod evolve;
 mod finished;
 mod image;
@@ -152,6 +153,8 @@ pub struct Faults {
     pub settings_not_compacted: bool,
     /// Compaction folds entries of the audit log and does not log them.
     pub audit_not_compacted: bool,
+    /// The undo of a deletion is folded and not logged.
+    pub undo_not_logged: bool,
     /// Compaction loses how full the buckets of constraints are.
     pub fill_not_compacted: bool,
 }

@@ -3,7 +3,7 @@
 use super::ordered_list::merged;
 use super::*;
 use crate::failure_text::attempts_len;
-use crate::job::{JobId, Outcome, Status};
+use crate::job::{Deletion, JobId, JobImage, Outcome, Status};
 use crate::payload::BytesRef;
 
 /// A job that was looked up.
@@ -28,6 +28,25 @@ pub struct JobView<'a> {
 pub struct FinishedView<'a> {
     job: FinishedJob<Slot<'a>>,
     number: u32,
+}
+
+/// What changes of a finished job without being in its image in the log: its retention, which a
+/// read result shortens, and its deletion.
+#[derive(Clone, Copy, Debug)]
+pub struct FinishedChanges {
+    kept_until_ms: Option<u64>,
+    deletion: Option<Deletion>,
+}
+
+impl FinishedChanges {
+    /// Puts them into the image.
+    pub fn put_into(self, image: &mut JobImage) {
+        image.kept_until_ms = self.kept_until_ms;
+        let deletion = self.deletion.map(Box::new);
+        if image.options().deletion != deletion {
+            image.options_mut().deletion = deletion;
+        }
+    }
 }
 
 impl<'a> Found<'a> {
@@ -98,6 +117,21 @@ impl FinishedView<'_> {
     /// When it goes.
     pub fn kept_until_ms(&self) -> Option<u64> {
         self.job.kept_until_ms()
+    }
+
+    /// When its retention ends: it goes then, or before if it is deleted.
+    pub fn retained_until_ms(&self) -> Option<u64> {
+        self.job.retained_until_ms()
+    }
+
+    /// Its deletion, if it is deleted.
+    pub fn deletion(&self) -> Option<Deletion> {
+        self.job.deletion()
+    }
+
+    /// What has changed since its image was written.
+    pub fn changes(&self) -> FinishedChanges {
+        FinishedChanges { kept_until_ms: self.retained_until_ms(), deletion: self.deletion() }
     }
 
     /// Its UUID.
@@ -175,6 +209,11 @@ impl<'a> JobView<'a> {
     /// Failures that workers reported.
     pub fn fails(&self) -> u32 {
         self.live().fails()
+    }
+
+    /// Its deletion, if it is deleted.
+    pub fn deletion(&self) -> Option<&'a Deletion> {
+        self.live().deletion()
     }
 
     /// What few jobs have, whether this one has any of it or not.
@@ -395,7 +434,7 @@ impl State {
             (None, None)
         } else {
             (
-                self.expiry.first().and_then(|number| self.jobs.live[number].expires_ms()),
+                self.expiry.first().and_then(|number| self.jobs.live[number].goes_ms()),
                 self.jobs
                     .finished
                     .expiring()
@@ -493,7 +532,7 @@ impl State {
         let live = self
             .expiry
             .iter_after(0)
-            .take_while(move |n| self.jobs.live[*n].expires_ms().is_some_and(|at| at <= now_ms))
+            .take_while(move |n| self.jobs.live[*n].goes_ms().is_some_and(|at| at <= now_ms))
             .map(|number| self.jobs.live[number].id());
         let finished = &self.jobs.finished;
         let finished = finished

@@ -31,6 +31,8 @@ pub struct Queue {
     /// The record that has the settings.
     pub(crate) settings_record: Option<u64>,
     pub(crate) counts: [usize; Status::ALL.len()],
+    /// Jobs that are deleted while that can be undone, finished ones included.
+    pub(crate) deleted: usize,
     /// Scheduled and ready jobs by [`priority_class`].
     pub(crate) waiting: [usize; 3],
     /// Bytes of the payloads of unfinished jobs.
@@ -72,6 +74,7 @@ impl Queue {
             settings: QueueSettings::default(),
             settings_record: None,
             counts: [0; Status::ALL.len()],
+            deleted: 0,
             waiting: [0; 3],
             payload_bytes: 0,
             groups,
@@ -97,6 +100,11 @@ impl Queue {
         self.counts[status as usize]
     }
 
+    /// Jobs that are deleted while that can be undone: they are among the parked, done and dead.
+    pub fn deleted(&self) -> usize {
+        self.deleted
+    }
+
     /// Scheduled and ready jobs with a priority above 0, of 0, and below 0.
     pub fn waiting(&self) -> [usize; 3] {
         self.waiting
@@ -114,6 +122,9 @@ impl Queue {
         self.payload_bytes =
             if comes { self.payload_bytes + bytes } else { self.payload_bytes - bytes };
         count(&mut self.counts[status as usize]);
+        if job.deletion().is_some() {
+            count(&mut self.deleted);
+        }
         if matches!(status, Status::Scheduled | Status::Ready) {
             count(&mut self.waiting[priority_class(priority)]);
         }

@@ -46,6 +46,8 @@ pub struct ScanFilter {
     pub door: Option<Origin>,
     /// Its queue.
     pub queue: Option<Bytes>,
+    /// Those only that one of these requests deleted; empty means all.
+    pub deleted_by: Vec<u64>,
 }
 
 /// Jobs found on a stretch of a scan.
@@ -62,6 +64,7 @@ struct Sieve {
     statuses: [bool; Status::ALL.len()],
     door: Option<Origin>,
     queue: Option<u32>,
+    deleted_by: Vec<u64>,
     classes: u128,
 }
 
@@ -163,8 +166,11 @@ impl State {
             Some(name) => Some(self.queue_number(name)?),
             None => None,
         };
-        let asked =
-            |status: &Status| filter.statuses.is_empty() || filter.statuses.contains(status);
+        let by_request = !filter.deleted_by.is_empty();
+        let asked = |status: &Status| {
+            (filter.statuses.is_empty() || filter.statuses.contains(status))
+                && (!by_request || *status == Status::Parked || status.is_finished())
+        };
         let mut classes = 0;
         for status in Status::ALL.iter().filter(|status| asked(status)) {
             classes |= match filter.door {
@@ -173,7 +179,8 @@ impl State {
             };
         }
         let statuses = Status::ALL.map(|status| asked(&status));
-        Some(Sieve { statuses, door: filter.door, queue, classes })
+        let deleted_by = filter.deleted_by.clone();
+        Some(Sieve { statuses, door: filter.door, queue, deleted_by, classes })
     }
 
     /// The marks of a job, given those of its chunk, and whether it passes.
@@ -193,7 +200,8 @@ impl State {
         let fits = sieve.statuses[status as usize]
             && sieve.queue.is_none_or(|wanted| wanted == queue)
             && own & sieve.classes != 0
-            && sieve.door.is_none_or(|wanted| door.is_none_or(|door| door == wanted));
+            && sieve.door.is_none_or(|wanted| door.is_none_or(|door| door == wanted))
+            && (sieve.deleted_by.is_empty() || self.is_deleted_by(handle, &sieve.deleted_by));
         (own, fits)
     }
 

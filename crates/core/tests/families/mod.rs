@@ -11,5 +11,6 @@ mod room;
 mod scan;
 mod submit;
 mod tick;
+mod undo;
 mod unmatched;
 mod update;

@@ -122,8 +122,11 @@ fn finished_jobs_of_a_door_are_among_what_is_found() {
     for id in [200, 201] {
         server.given(complete(Claim::Unfinished { id: JobId(id) }));
     }
-    let door =
-        ScanFilter { statuses: vec![Status::Done], door: Some(Origin::Gearman), queue: None };
+    let door = ScanFilter {
+        statuses: vec![Status::Done],
+        door: Some(Origin::Gearman),
+        ..ScanFilter::default()
+    };
     // 201 lies in the same chunk and is done too: only its image knows its door.
     let found = found(&mut server.state, &door, EVERYTHING, EVERYTHING);
     assert!(found.contains(&200), "{found:?}");

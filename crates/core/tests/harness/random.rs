@@ -18,6 +18,8 @@ pub fn command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Comma
     let is_of_a_person = matches!(
         command,
         Command::Delete { .. }
+            | Command::DeleteLater { .. }
+            | Command::Undelete { .. }
             | Command::Cancel { .. }
             | Command::Edit(_)
             | Command::SetQueue { .. }
@@ -33,7 +35,7 @@ pub fn command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Comma
 }
 
 fn plain_command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Command {
-    match draw.below(43) {
+    match draw.below(45) {
         0..13 => {
             *next_id += 1;
             random_submit(draw, server, *next_id)
@@ -55,7 +57,13 @@ fn plain_command(draw: &mut Draw<'_>, server: &Server, next_id: &mut u64) -> Com
             ttr_ms: 1 + draw.below(9_000),
         }),
         32 | 33 => random_edit(draw, server),
+        34 if draw.one_in(2) => {
+            let id = random_job(draw, server);
+            let request = server.state.server().last_audit + 1;
+            Command::DeleteLater { id, request, undo_ms: 1 + draw.below(9_000) }
+        }
         34 => Command::Delete { id: random_job(draw, server), cause: Cause::Deleted },
+        43 | 44 => Command::Undelete { id: random_deleted(draw, server) },
         35 => Command::Cancel { id: random_job(draw, server) },
         36 => random_retry(draw, server),
         37 => Command::SetQueue {
@@ -78,6 +86,13 @@ fn random_job(draw: &mut Draw<'_>, server: &Server) -> JobId {
     let count = server.state.jobs_count().max(1) as u64;
     let at = draw.below(count) as usize;
     server.state.jobs_from(JobId(0)).nth(at).map_or(JobId(1), |found| found.id())
+}
+
+/// A job whose deletion can be undone, or any if there is none.
+fn random_deleted(draw: &mut Draw<'_>, server: &Server) -> JobId {
+    let ids = server.state.jobs_from(JobId(0)).map(|found| found.id());
+    let deleted: Vec<JobId> = ids.filter(|id| server.state.deletion(*id).is_some()).collect();
+    if deleted.is_empty() { random_job(draw, server) } else { draw.pick(&deleted) }
 }
 
 fn random_submit(draw: &mut Draw<'_>, server: &Server, id: u64) -> Command {

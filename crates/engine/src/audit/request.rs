@@ -34,6 +34,12 @@ impl Audit {
         audit
     }
 
+    /// The number of its entry, by which what it deleted can be undone; none before its first
+    /// change.
+    pub fn number(&self) -> Option<u64> {
+        Some(self.entry.seq).filter(|seq| *seq != 0)
+    }
+
     /// The entry as it is after one more change.
     fn entry_of(&self, deed: Deed) -> AuditEntry {
         let Deed { action, job, queue, constraint, detail } = deed;

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use spindle_core::audit::Action;
 use spindle_core::command::{Claim, Extend, Finish};
-use spindle_core::job::{Cause, Status};
+use spindle_core::job::{Cause, Deletion, Status};
 use spindle_core::{Command, JobId, Rejection, decide_finish};
 
 use crate::answer::Refused;
@@ -110,6 +110,24 @@ impl People<'_> {
         self.engine.change(|inner| inner.delete(self.audit, job, |_| Ok(())))
     }
 
+    /// Deletes a job so that it can be undone for some time; none: it is gone at once, because that
+    /// time is 0, or because the job is in no log.
+    pub fn delete_for(self, job: JobRef, undo_ms: u64) -> Gated<Result<Option<Deletion>, Refused>> {
+        self.engine.change(|inner| {
+            let id = inner.look_up(job).ok_or(Rejection::NotFound)?.id();
+            inner.delete_job(self.audit, id, Action::Delete, undo_ms)?;
+            Ok(inner.state.deletion(id))
+        })
+    }
+
+    /// Undoes a job's deletion.
+    pub fn undo(self, id: JobId) -> Gated<Result<(), Refused>> {
+        self.engine.change(|inner| {
+            let deed = Deed::to_job(inner, id, Action::Undo, String::new());
+            Ok(inner.run_for(self.audit, deed, Some(Command::Undelete { id }), None)?)
+        })
+    }
+
     /// Deletes a job that nobody works on and that has not ended: else it is refused as leased or
     /// finished.
     pub fn delete_waiting(self, job: JobRef) -> Gated<Result<(), Refused>> {
@@ -156,15 +174,23 @@ impl Engine {
 }
 
 impl Inner {
-    /// Deletes a job for a person.
-    pub(crate) fn delete_for(
+    /// Deletes a job for a person: at once, or so that it can be undone for some time.
+    pub(crate) fn delete_job(
         &mut self,
         audit: &mut Audit,
         id: JobId,
         action: Action,
+        undo_ms: u64,
     ) -> Result<(), Rejection> {
         let deed = Deed::to_job(self, id, action, String::new());
-        let delete = Command::Delete { id, cause: Cause::Deleted };
+        let delete = match undo_ms {
+            0 => Command::Delete { id, cause: Cause::Deleted },
+            _ => {
+                let next = self.state.server().last_audit + 1;
+                let request = audit.number().unwrap_or(next);
+                Command::DeleteLater { id, request, undo_ms }
+            }
+        };
         self.run_for(audit, deed, Some(delete), None)
     }
 
@@ -177,7 +203,7 @@ impl Inner {
         let found = self.look_up(job).ok_or(Rejection::NotFound)?;
         let id = found.id();
         check(found.status())?;
-        Ok(self.delete_for(audit, id, Action::Delete)?)
+        Ok(self.delete_job(audit, id, Action::Delete, 0)?)
     }
 
     fn finish(

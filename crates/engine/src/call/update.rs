@@ -92,6 +92,9 @@ impl Jobs<'_> {
             let Some(place) = inner.finished_place(id) else {
                 return Ok(inner.refused(Rejection::NotFound));
             };
+            if inner.state.deletion(id).is_some() {
+                return Ok(inner.refused(Rejection::NotFound));
+            }
             drop(inner);
             let mut image = match engine.finished_image(place) {
                 Err(FetchError::Moved) => continue,

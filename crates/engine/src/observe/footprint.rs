@@ -1,5 +1,6 @@
 //! What jobs take: in the log if it were written anew, and in memory for those that are in no log.
 
+use spindle_core::event::{Deleted, Requeued};
 use spindle_core::job::JobImage;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Event, JobId, State};
@@ -33,8 +34,8 @@ impl Footprint {
             }
             Event::Gone(gone) => gone.ids.iter().for_each(|id| self.job_ends(JobId(*id), state)),
             Event::Finished(image) => self.job_ends(JobId(image.id), state),
-            Event::Requeued(requeued) => {
-                let before = logged_outcome_bytes(state, JobId(requeued.id));
+            Event::Requeued(Requeued { id, .. }) | Event::Deleted(Deleted { id, .. }) => {
+                let before = logged_outcome_bytes(state, JobId(*id));
                 self.live_bytes = self.live_bytes.saturating_sub(before);
             }
             Event::Persisted(image) => {
@@ -59,8 +60,8 @@ impl Footprint {
 
     /// Counts an event that was folded.
     pub fn after_fold(&mut self, event: &Event, state: &State) {
-        if let Event::Requeued(requeued) = event {
-            self.live_bytes += logged_outcome_bytes(state, JobId(requeued.id));
+        if let Event::Requeued(Requeued { id, .. }) | Event::Deleted(Deleted { id, .. }) = event {
+            self.live_bytes += logged_outcome_bytes(state, JobId(*id));
         }
     }
 

@@ -70,6 +70,7 @@ impl Inner {
         let Some(spans) = &self.options.spans else { return };
         match event {
             Event::Requeued(requeued) => self.end_attempt(spans, requeued.id, requeued.cause()),
+            Event::Deleted(deleted) => self.end_attempt(spans, deleted.id, Cause::Deleted),
             Event::Finished(image) => {
                 let cause = image.history.last().map_or(Cause::Cancelled, Attempt::cause);
                 self.end_attempt(spans, image.id, cause);

@@ -57,17 +57,18 @@ impl Jobs<'_> {
     /// A job in full.
     pub fn get(&self, job: JobRef) -> Result<Gated<Option<JobImage>>, FetchError> {
         retried(|| {
-            let (place, kept_until_ms, gate) = {
+            let (place, changes, gate) = {
                 let inner = self.0.enter();
                 let Some(found) = inner.look_up(job) else { return Ok(inner.gated(None)) };
                 let gate = inner.gate_of(&found);
                 match found {
                     Found::Live(job) => return Ok(Gated::new(inner.state.image(job.id()), gate)),
-                    Found::Finished(stub) => (stub.image(), stub.kept_until_ms(), gate),
+                    Found::Finished(stub) => (stub.image(), stub.changes(), gate),
                 }
             };
-            let image = self.0.finished_image(place)?;
-            Ok(Gated::new(Some(JobImage { kept_until_ms, ..image }), gate))
+            let mut image = self.0.finished_image(place)?;
+            changes.put_into(&mut image);
+            Ok(Gated::new(Some(image), gate))
         })
     }
 

@@ -23,6 +23,8 @@ pub struct QueueView {
     pub listing: QueueListing,
     /// Its settings.
     pub settings: QueueSettings,
+    /// Jobs that are deleted while that can be undone: they are among the parked, done and dead.
+    pub deleted: usize,
     /// Bytes of the payloads of its unfinished jobs.
     pub payload_bytes: u64,
     /// When the job that is leased next was submitted; none if no job is ready.
@@ -194,16 +196,16 @@ impl People<'_> {
         }
     }
 
-    /// Deletes some of a queue's ready and scheduled jobs. Returns how many: ask again until it is
-    /// none.
-    pub fn empty_queue(self, name: &[u8]) -> Gated<Result<usize, Refused>> {
+    /// Deletes some of a queue's ready and scheduled jobs: at once, or so that it can be undone for
+    /// some time. Returns how many: ask again until it is none.
+    pub fn empty_queue(self, name: &[u8], undo_ms: u64) -> Gated<Result<usize, Refused>> {
         let People { engine, audit } = self;
         engine.change(|inner| {
             let ready = inner.state.ready_jobs(name, 0);
             let waiting = ready.chain(inner.state.scheduled_jobs(name));
             let ids: Vec<JobId> = waiting.take(DELETES_PER_STEP).map(|job| job.id()).collect();
             for id in &ids {
-                inner.delete_for(audit, *id, Action::Purge).ok();
+                inner.delete_job(audit, *id, Action::Purge, undo_ms).ok();
             }
             Ok(ids.len())
         })
@@ -298,11 +300,12 @@ fn empty(name: Bytes) -> QueueListing {
 fn view_of(state: &State, listing: QueueListing) -> QueueView {
     let queue = state.queue(&listing.name);
     let payload_bytes = queue.map_or(0, Queue::payload_bytes);
+    let deleted = queue.map_or(0, Queue::deleted);
     let settings = queue.map(|queue| queue.settings().clone());
     let ready = listing.counts[Status::Ready as usize] > 0;
     let next_ready_ms = ready.then(|| next_ready_ms(state, &listing.name)).flatten();
     let settings = settings.unwrap_or_default();
-    QueueView { settings, payload_bytes, next_ready_ms, listing }
+    QueueView { settings, deleted, payload_bytes, next_ready_ms, listing }
 }
 
 fn next_ready_ms(state: &State, queue: &[u8]) -> Option<u64> {

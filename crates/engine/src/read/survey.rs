@@ -148,6 +148,8 @@ fn jobs_of(event: &Event) -> Vec<JobId> {
         Event::Relabelled(relabelled) => relabelled.id,
         Event::Ready(ready) => ready.id,
         Event::PageMoved(moved) => moved.id,
+        Event::Deleted(deleted) => deleted.id,
+        Event::Undeleted(undeleted) => undeleted.id,
         _ => match event.image() {
             Some(image) => image.id,
             None => return Vec::new(),

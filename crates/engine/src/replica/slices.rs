@@ -76,6 +76,8 @@ impl Replica<'_> {
 impl Inner {
     fn change_of(&self, id: JobId, payload_changed: bool) -> Change {
         match self.state.job(id) {
+            // Whoever asks the copy must not find what nobody may change.
+            Some(_) if self.state.deletion(id).is_some() => Change::Gone(id),
             Some(Found::Live(_)) => {
                 let image = Box::new(self.state.image(id).expect("it is live"));
                 Change::Live { image, payload_changed }

@@ -44,6 +44,11 @@ impl Waiting {
                 self.list.stop_deadlines(JobId(requeued.id), false);
                 self.on_ready_again(JobId(requeued.id), state);
             }
+            Event::Deleted(deleted) => {
+                self.reports.forget(JobId(deleted.id));
+                self.list.stop_deadlines(JobId(deleted.id), false);
+            }
+            Event::Undeleted(undeleted) => self.on_ready_again(JobId(undeleted.id), state),
             Event::Ready(ready) => self.on_ready_again(JobId(ready.id), state),
             Event::Edited(edited) => self.on_ready_again(JobId(edited.id), state),
             Event::Relabelled(relabelled) => self.on_ready_again(JobId(relabelled.id), state),

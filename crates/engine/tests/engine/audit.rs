@@ -29,7 +29,7 @@ fn a_purge_in_many_steps_is_one_entry_whose_count_is_exact_after_each() {
     let mut audit = Audit::of_many(ops(), Some(Bytes::from_static(b"q")), "");
     let mut purged = 0;
     while purged < 512 {
-        let count = bench.engine.people(&mut audit).empty_queue(b"q").value().expect("is taken");
+        let count = bench.engine.people(&mut audit).empty_queue(b"q", 0).value().expect("is taken");
         purged += count;
         let all = entries(&bench);
         assert_eq!((all.len(), all[0].count), (1, Some(purged as u64)));

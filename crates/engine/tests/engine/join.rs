@@ -184,7 +184,7 @@ fn a_queue_is_told_by_priority_and_emptied_in_steps() {
     assert_eq!((lines[0].total, lines[0].leased), (601, 1));
     let mut deleted = 0;
     loop {
-        let count = bench.engine.people(&mut somebody()).empty_queue(b"q").value().unwrap();
+        let count = bench.engine.people(&mut somebody()).empty_queue(b"q", 0).value().unwrap();
         assert!(count <= 256);
         deleted += count;
         if count == 0 {

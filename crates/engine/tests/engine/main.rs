@@ -27,6 +27,7 @@ mod survey;
 mod time;
 mod traffic;
 mod turns;
+mod undo;
 mod unmatched;
 mod unreadable;
 mod updates;

@@ -4,10 +4,12 @@ use bytes::Bytes;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
-use spindle_engine::{Before, Change, Changes, Gate, JobUpdate, Options, Refused, Updated};
+use spindle_engine::{Before, Change, Changes, Gate, JobRef, JobUpdate, Options, Refused, Updated};
 use spindle_testkit::disk::SimDisk;
 
-use crate::harness::{Bench, START_MS, TakeApart, TakeApartResult, file_log, noise, plain};
+use crate::harness::{
+    Bench, START_MS, TakeApart, TakeApartResult, file_log, noise, plain, somebody,
+};
 
 fn created() -> Submit {
     let queue = Bytes::from_static(b"jobq");
@@ -180,6 +182,12 @@ fn changes_of_jobqs_jobs_are_taken_once_and_those_of_others_never() {
     bench.finish(ids[3], true, b"").unwrap();
     let expected = [(ids[0].0, "gone"), (ids[1].0, "changed"), (ids[3].0, "finished")];
     assert_eq!(named(bench.engine.replica().changes().value()), expected);
+    // One that is deleted is gone for whoever asks the copy, and is new when it is back.
+    let mut audit = somebody();
+    bench.engine.people(&mut audit).delete_for(JobRef::Id(ids[1]), 60_000).value().unwrap();
+    assert_eq!(named(bench.engine.replica().changes().value()), [(ids[1].0, "gone")]);
+    bench.engine.people(&mut audit).undo(ids[1]).value().unwrap();
+    assert_eq!(named(bench.engine.replica().changes().value()), [(ids[1].0, "new")]);
     bench.engine.replica().restart();
     let again = bench.engine.replica().changes().value();
     assert!(again.restart);

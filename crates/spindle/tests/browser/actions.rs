@@ -29,7 +29,10 @@ fn pages_work_without_scripts_and_on_a_phone() {
     browser.says(&format!("Job {id}"));
     browser.press("Delete…");
     browser.press(&format!("Delete job {id}"));
-    served.await_status(id, "gone");
+    browser.says(&format!("Job {id} is deleted"));
+    served.await_status(id, "parked");
+    browser.press("Undo");
+    served.await_status(id, "ready");
 }
 
 fn pause_and_resume(served: &Served, browser: &Browser) {
@@ -58,9 +61,11 @@ fn jobs_are_retried_and_deleted_one_and_all() {
     browser.press("Delete all…");
     browser.says("Delete 3 jobs?");
     browser.press("Delete 3 jobs");
-    browser.says("3 jobs changed");
+    browser.says("3 jobs deleted");
+    browser.press("Undo");
+    browser.says("3 jobs brought back");
     for id in &dead[1..] {
-        served.await_status(*id, "gone");
+        served.await_status(*id, "dead");
     }
     served.await_status(dead[0], "ready");
 }
@@ -78,7 +83,10 @@ fn hostile_queues_are_paused_and_their_jobs_deleted_like_others() {
         served.await_paused(&queue, true);
         browser.press("Purge…");
         browser.press("Delete 1 job");
-        served.await_status(id, "gone");
+        browser.says("1 job deleted");
+        served.await_status(id, "parked");
+        browser.press("Undo");
+        served.await_status(id, "ready");
         served.ask(&format!("POST /api/v1/queues/{queue}/resume"), &Value::Null);
     }
     assert!(browser.complaints().is_empty());

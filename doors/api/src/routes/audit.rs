@@ -210,6 +210,7 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::Backup => "backup",
         Action::Export => "export",
         Action::Import => "import",
+        Action::Undo => "undo",
     }
 }
 

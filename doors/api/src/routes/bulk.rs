@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use spindle_access::Target;
 use spindle_core::command::Edit;
 use spindle_core::job::Origin;
-use spindle_core::{JobId, Status};
+use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Audit, Engine, Gated, JobRef, RetryError};
 use spindle_http::{Answered, Code, Pass, Problem, slice_turn, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::api::Api;
+use crate::deletion::{self, Deletion};
 use crate::extract::JsonBody;
 use crate::filter::{JobFilter, Order, Walk};
 use crate::instant;
@@ -36,7 +37,7 @@ const JOBS_PER_COMMIT: usize = 512;
 pub(crate) enum Action {
     /// End them as dead, with code `cancelled`.
     Cancel,
-    /// Delete them, whatever their status.
+    /// Delete them, whatever their status; with `undo_ms` so that it can be undone.
     Delete,
     /// Let done and dead ones run again, with all their tries.
     Retry,
@@ -44,6 +45,8 @@ pub(crate) enum Action {
     Park,
     /// Let parked ones run when their time has come.
     Release,
+    /// Undo the deletion of those that are deleted.
+    Undo,
     /// Change waiting ones: another `queue`, `priority` or `run_at`.
     Edit,
 }
@@ -76,6 +79,11 @@ pub(crate) struct BulkBody {
     /// With `edit`: another time to run (RFC 3339), or `now`.
     #[schema(format = "time-or-now")]
     run_at: Option<String>,
+    /// With `delete`: for so long it can be undone, up to a day; 0, or not said: they are gone at
+    /// once.
+    #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(maximum = 86_400_000)]
+    undo_ms: Option<u64>,
 }
 
 /// What a bulk action did, or would do.
@@ -89,6 +97,9 @@ pub(crate) struct BulkAnswer {
     changed: usize,
     /// Those that are meant and cannot be changed, by problem code.
     refused: BTreeMap<&'static str, usize>,
+    /// What is deleted is not gone yet: how that is undone. Each request has its own number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deletion: Option<Deletion>,
     /// Not all is done: where to go on, with the same body otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
@@ -112,6 +123,11 @@ pub(crate) async fn bulk(
         return Err(Problem::out_of_range(detail));
     }
     let edit = edit(&value)?;
+    let undo_ms = deletion::read(value.undo_ms)?;
+    if undo_ms > 0 && value.action != Action::Delete {
+        return Err(Problem::bad_field("undo_ms goes with the action delete"));
+    }
+    let begun_ms = api.engine().now_ms();
     let meant = filter.described();
     let mut filter = filter.read(&api)?;
     pass.allows(filter.target())?;
@@ -130,6 +146,7 @@ pub(crate) async fn bulk(
         matched: 0,
         changed: 0,
         refused: BTreeMap::new(),
+        deletion: None,
         next_cursor: None,
     };
     let started = Instant::now();
@@ -145,7 +162,7 @@ pub(crate) async fn bulk(
         let mut slice = Some(slice_turn().await);
         let mut turn = api.bridge().turn();
         for image in &images {
-            let acted = match may(value.action, image.status()) {
+            let acted = match may(value.action, undo_ms, image) {
                 Err(code) => Err(Problem::new(code, "")),
                 Ok(()) if value.dry_run => Ok(()),
                 Ok(()) => {
@@ -155,7 +172,7 @@ pub(crate) async fn bulk(
                         turn = api.bridge().turn();
                     }
                     let id = JobId(image.id);
-                    let acted = act(api.engine(), &mut audit, id, value.action, &edit);
+                    let acted = act(api.engine(), &mut audit, id, value.action, undo_ms, &edit);
                     done.absorb(acted).map_err(Problem::from)
                 }
             };
@@ -171,6 +188,7 @@ pub(crate) async fn bulk(
         drop(turn);
     }
     api.bridge().durable(done.and_then(|()| walk.answer(()))).await;
+    answer.deletion = Deletion::of(&audit, begun_ms, undo_ms);
     answer.next_cursor = walk.next().map(|next| format!("{}-{}", next.0, walk.until().0));
     Ok(Json(answer))
 }
@@ -200,10 +218,15 @@ fn edit(body: &BulkBody) -> Answered<Edit> {
     }
 }
 
-/// Whether a job of this status can be acted on, and if not, why. The engine says so too: this is
-/// how it is known beforehand.
-fn may(action: Action, status: Status) -> Result<(), Code> {
+/// Whether a job can be acted on, and if not, why. The engine says so too: this is how it is known
+/// beforehand.
+fn may(action: Action, undo_ms: u64, image: &JobImage) -> Result<(), Code> {
+    let (status, is_deleted) = (image.status(), image.options().deletion.is_some());
     match action {
+        Action::Undo if is_deleted => Ok(()),
+        Action::Undo => Err(Code::JobNotDeleted),
+        Action::Delete if undo_ms == 0 => Ok(()),
+        _ if is_deleted => Err(Code::JobDeleted),
         Action::Delete => Ok(()),
         Action::Retry if status.is_finished() => Ok(()),
         Action::Retry => Err(Code::JobNotFinished),
@@ -222,12 +245,14 @@ fn act(
     audit: &mut Audit,
     id: JobId,
     action: Action,
+    undo_ms: u64,
     edit: &Edit,
 ) -> Gated<Result<(), RetryError>> {
     let people = engine.people(audit);
     let done = match action {
         Action::Retry => return people.retry(JobRef::Id(id), None),
-        Action::Delete => people.delete(JobRef::Id(id)),
+        Action::Delete => people.delete_for(JobRef::Id(id), undo_ms).map(|done| done.map(drop)),
+        Action::Undo => people.undo(id),
         Action::Cancel => people.cancel(id),
         Action::Park => people.edit(&Edit { id, parked: Some(true), ..edit.clone() }),
         Action::Release => people.edit(&Edit { id, parked: Some(false), ..edit.clone() }),

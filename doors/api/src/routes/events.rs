@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
+use crate::deletion::Deletion;
 use crate::extract::Args;
 use crate::instant;
 use crate::naming;
@@ -213,6 +214,11 @@ fn described(event: &Event) -> Option<(&'static str, Map<String, Value>)> {
             ("extended", json!({ "job": extended.id, "deadline_at": until }))
         }
         Event::Requeued(requeued) => ("requeued", of_requeued(requeued)),
+        Event::Deleted(deleted) => {
+            let shown = Deletion::from(deleted.deletion);
+            ("deleted", json!({ "job": deleted.id, "deletion": shown }))
+        }
+        Event::Undeleted(undeleted) => ("undeleted", json!({ "job": undeleted.id })),
         Event::Ready(ready) => ("ready", json!({ "job": ready.id })),
         Event::Gone(gone) => {
             ("gone", json!({ "jobs": gone.ids, "cause": cause_word(gone.cause()) }))

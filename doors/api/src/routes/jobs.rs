@@ -1,5 +1,6 @@
 //! Reading and changing one job.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -9,10 +10,11 @@ use spindle_access::Target;
 use spindle_core::command::Edit;
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{JobRef, Payload};
+use spindle_engine::{Engine, JobRef, Payload};
 use utoipa::ToSchema;
 
 use crate::api::Api;
+use crate::deletion::{Deletion, UndoAsked};
 use crate::extract::{Args, JobPath, JsonBody, OptionalBody};
 use crate::precondition::{if_match, revision_of, tag_of};
 use crate::reading::{self, ShowAsked};
@@ -134,18 +136,42 @@ pub(super) async fn find(api: &Api, which: JobRef) -> Answered<JobId> {
 
 /// Delete a job, whatever its status. A worker that has it finds its lease gone.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", operation_id = "delete_job", tag = "jobs",
-    params(JobPath),
+    params(JobPath, UndoAsked),
     responses(
+        (status = 200, description = "It is deleted, and that can be undone", body = Deletion),
         (status = 204, description = "It is gone"),
         (status = "4XX", description = "No such job")))]
 pub(crate) async fn delete(
     State(api): State<Api>,
     JobPath(which): JobPath,
+    Args(asked): Args<UndoAsked>,
     pass: Pass,
-) -> Answered<StatusCode> {
+) -> Answered<Response> {
+    let undo_ms = asked.undo_ms()?;
     let mut audit = pass.audit(Origin::Api);
-    api.bridge().change(|engine| engine.people(&mut audit).delete(which)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let delete = |engine: &Engine| engine.people(&mut audit).delete_for(which, undo_ms);
+    Ok(match api.bridge().change(delete).await? {
+        Some(deletion) => Json(Deletion::from(deletion)).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Undo a job's deletion while that is possible. It is as it was before; one that a worker had is
+/// ready, or dead if it has no attempt left.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/undo", operation_id = "undo_delete", tag = "jobs",
+    params(JobPath),
+    responses(
+        (status = 200, description = "The job as it is now", body = Job),
+        (status = "4XX", description = "Refused")))]
+pub(crate) async fn undo(
+    State(api): State<Api>,
+    JobPath(which): JobPath,
+    mut pass: Pass,
+) -> Answered<Response> {
+    let id = find(&api, which).await?;
+    let mut audit = pass.audit(Origin::Api);
+    api.bridge().change(|engine| engine.people(&mut audit).undo(id)).await?;
+    answer(&api, JobRef::Id(id), &mut pass).await
 }
 
 /// End a job as dead, with code `cancelled`. Clients that wait for it get their answer.

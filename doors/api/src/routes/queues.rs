@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
+use crate::deletion::{Deletion, UndoAsked};
 use crate::extract::{Args, QueuePath};
 use crate::numbers::{bounded, wait_ms};
 use crate::settings::Settings;
@@ -45,6 +46,9 @@ pub(crate) struct Queue {
     paused: bool,
     /// Its jobs by status.
     jobs: Counts,
+    /// Parked, done and dead jobs that are deleted, while that can be undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted: Option<usize>,
     /// Bytes of the payloads of its unfinished jobs.
     payload_bytes: u64,
     /// How long ago the ready job whose turn is next was submitted. With one priority in use that
@@ -178,6 +182,7 @@ fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
             done: count(Status::Done),
             dead: count(Status::Dead),
         },
+        deleted: (view.deleted > 0).then_some(view.deleted),
         payload_bytes: view.payload_bytes,
         next_ready_age_ms: view.next_ready_ms.map(|ms| now_ms.saturating_sub(ms)),
         last_minute: Counted::default(),
@@ -396,7 +401,7 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
             let settings = QueueSettings::default();
             Ok(in_full(
                 api,
-                &QueueView { listing, settings, payload_bytes: 0, next_ready_ms: None },
+                &QueueView { listing, settings, deleted: 0, payload_bytes: 0, next_ready_ms: None },
             ))
         }
         other => other,
@@ -406,21 +411,26 @@ pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
 /// What a purge took away.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Purged {
-    /// How many jobs are gone.
+    /// How many jobs are deleted.
     deleted: usize,
+    /// They are not gone yet: how that is undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deletion: Option<Deletion>,
 }
 
 /// Delete a queue's ready and scheduled jobs. Leased, parked and finished ones stay.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/purge",
-    operation_id = "purge_queue", tag = "queues", params(QueuePath),
+    operation_id = "purge_queue", tag = "queues", params(QueuePath, UndoAsked),
     responses(
-        (status = 200, description = "They are gone", body = Purged),
+        (status = 200, description = "They are gone, or will be", body = Purged),
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn purge(
     State(api): State<Api>,
     QueuePath(name): QueuePath,
+    Args(asked): Args<UndoAsked>,
     pass: Pass,
 ) -> Answered<Json<Purged>> {
+    let (undo_ms, begun_ms) = (asked.undo_ms()?, api.engine().now_ms());
     let mut audit = Audit::of_many(pass.actor(Origin::Api), Some(name.clone()), "");
     // Only what is there now: with producers at work it would never end.
     let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
@@ -431,12 +441,12 @@ pub(crate) async fn purge(
     while deleted < most {
         // Given up before the wait for the disk, in which others have theirs.
         drop(slice_turn().await);
-        let empty = |engine: &Engine| engine.people(&mut audit).empty_queue(&name);
+        let empty = |engine: &Engine| engine.people(&mut audit).empty_queue(&name, undo_ms);
         let count = api.bridge().change(empty).await?;
         deleted += count;
         if count == 0 {
             break;
         }
     }
-    Ok(Json(Purged { deleted }))
+    Ok(Json(Purged { deleted, deletion: Deletion::of(&audit, begun_ms, undo_ms) }))
 }

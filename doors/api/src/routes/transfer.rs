@@ -85,7 +85,8 @@ pub(crate) async fn export(
             }
             bytes += bytes_of(&image, u32::MAX);
             // One that lives in memory only goes with the client that waits for it.
-            images.extend((!image.foreground).then_some(image));
+            let stays = !image.foreground && image.options().deletion.is_none();
+            images.extend(stays.then_some(image));
         }
     }
     api.bridge().durable(walk.answer(())).await;

@@ -63,6 +63,7 @@ pub const TABLE: &[Row] = &[
     ("GET", "/api/v1/jobs/{id}", Some(Role::Read), About::Job),
     ("PATCH", "/api/v1/jobs/{id}", Some(Role::Manage), About::Job),
     ("DELETE", "/api/v1/jobs/{id}", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/jobs/{id}/undo", Some(Role::Manage), About::Job),
     ("POST", "/api/v1/jobs/{id}/cancel", Some(Role::Manage), About::Job),
     ("POST", "/api/v1/jobs/{id}/retry", Some(Role::Manage), About::Job),
     ("POST", "/api/v1/jobs/{id}/extend", Some(Role::Manage), About::Job),

@@ -28,6 +28,10 @@ async fn with_effect(bench: &Bench, row: Row, queue: &str) -> Request<Body> {
         "/api/v1/jobs/{id}/retry" => {
             json(Method::POST, &path.replace("retry", "cancel"), &Value::Null)
         }
+        "/api/v1/jobs/{id}/undo" => {
+            let path = path.replace("/undo", "?undo_ms=60000");
+            request(Method::DELETE, &path).body(Body::empty()).unwrap()
+        }
         "/api/v1/jobs/{id}/extend" => {
             json(Method::POST, "/api/v1/lease", &json!({ "queues": [queue] }))
         }

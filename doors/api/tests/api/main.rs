@@ -53,6 +53,8 @@ mod transfer;
 #[cfg(test)]
 mod tries;
 #[cfg(test)]
+mod undo;
+#[cfg(test)]
 mod wait;
 #[cfg(test)]
 mod why;

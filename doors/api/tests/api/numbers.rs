@@ -344,6 +344,7 @@ async fn the_description_names_every_route_and_every_type() {
             "post /api/v1/jobs/{id}/park",
             "post /api/v1/jobs/{id}/release",
             "post /api/v1/jobs/{id}/retry",
+            "post /api/v1/jobs/{id}/undo",
             "post /api/v1/lease",
             "post /api/v1/leases/batch",
             "post /api/v1/leases/{token}/complete",

@@ -243,7 +243,7 @@ impl GearmanSession {
             if !self.engine.has_room() {
                 break;
             }
-            match out.open(self.engine.people(&mut audit).empty_queue(&name)) {
+            match out.open(self.engine.people(&mut audit).empty_queue(&name, 0)) {
                 Ok(0) => {
                     // Its limits go with it; with nothing set this changes nothing. The answer
                     // waits for that too.

@@ -6,21 +6,26 @@ use axum::response::{IntoResponse, Redirect};
 use maud::{Markup, html};
 use serde_json::json;
 
-use crate::actions::{Answer, Question, done, no_action};
+use crate::actions::{Answer, Question, done, no_action, undo};
 use crate::ask::segment;
 use crate::form::Form;
 use crate::html::{Tab, queue_link, queue_path, status_badge};
 use crate::page::Page;
-use crate::shapes::Job;
+use crate::shapes::{Deletion, Job};
 
 /// An action: its name, the button's word, what it does.
-const ACTIONS: [(&str, &str, &str); 6] = [
+const ACTIONS: [(&str, &str, &str); 7] = [
     ("retry", "Retry", "It runs again, with all its tries."),
     ("park", "Park", "It is kept aside, and no worker gets it until it is released."),
     ("release", "Release", "It runs when its time has come."),
     ("cancel", "Cancel", "It ends as dead with the code cancelled. A worker that has it loses it."),
     ("move", "Move", "It goes to another queue, and is there as new in line."),
-    ("delete", "Delete", "It is gone with its payload and its result, and cannot be brought back."),
+    (
+        "delete",
+        "Delete",
+        "It is gone with its payload and its result; for a minute that can be undone.",
+    ),
+    ("undo", "Undo the deletion of", "It is as it was before it was deleted."),
 ];
 
 fn known(action: &str) -> Option<&'static (&'static str, &'static str, &'static str)> {
@@ -74,8 +79,12 @@ pub(crate) async fn act(
     let path = format!("/api/v1/jobs/{}", job.id);
     match *name {
         "delete" => {
-            page.ask.send(Method::DELETE, &path, None).await?;
-            let about = html! { p { "It was in " (queue_link(&job.queue)) "." } };
+            let path = format!("{path}?undo_ms={}", undo::UNDO_MS);
+            let deletion: Option<Deletion> = page.ask.delete(&path).await?;
+            let about = html! {
+                p { "It was in " (queue_link(&job.queue)) "." }
+                (undo::offer_of(&page, job.id, deletion.as_ref()))
+            };
             let title = format!("Job {} is deleted", job.id);
             let to = queue_path("/jobs", &job.queue);
             return Ok(done(&page, Tab::Jobs, &title, about, &to, "Jobs of the queue").await);

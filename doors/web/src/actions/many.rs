@@ -9,25 +9,30 @@ use serde_json::{Map, Value};
 
 use spindle_http::Problem;
 
-use crate::actions::{Answer, Question, done, no_action};
+use crate::actions::{Answer, Question, done, no_action, undo};
 use crate::ask::{Asked, Fault};
 use crate::form::Form;
 use crate::html::{Tab, cut, grouped, plural};
 use crate::page::Page;
 use crate::pages::jobs::FILTERS;
 use crate::query::Query;
-use crate::shapes::BulkAnswer;
+use crate::shapes::{BulkAnswer, Deletion};
 
 /// A person waits no longer than this for an action; what is left is said.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// An action: its name, the button's word, what it does.
-const ACTIONS: [(&str, &str, &str); 5] = [
+const ACTIONS: [(&str, &str, &str); 6] = [
     ("retry", "Retry", "They run again, with all their tries."),
     ("park", "Park", "They are kept aside, and no worker gets them until they are released."),
     ("release", "Release", "They run when their time has come."),
     ("cancel", "Cancel", "They end as dead. Workers that have some of them lose those."),
-    ("delete", "Delete", "They are gone with payloads and results, and cannot be brought back."),
+    (
+        "delete",
+        "Delete",
+        "They are gone with payloads and results; for a minute that can be undone.",
+    ),
+    ("undo", "Undo the deletion of", "They are as they were before they were deleted."),
 ];
 
 fn known(action: &str) -> Asked<&'static (&'static str, &'static str, &'static str)> {
@@ -41,6 +46,19 @@ struct Total {
     changed: u64,
     refused: BTreeMap<String, u64>,
     is_all: bool,
+    /// The requests that deleted them, and until when that can be undone.
+    deletions: Vec<Deletion>,
+}
+
+impl Total {
+    fn offer(&self, page: &Page, filter: &Query) -> Markup {
+        let requests: Vec<u64> = self.deletions.iter().map(|it| it.request).collect();
+        html! {
+            @if let Some(first) = self.deletions.first() {
+                (undo::offer(page, &undo::deleted_by(&requests, filter), &first.until))
+            }
+        }
+    }
 }
 
 /// The question, with how many it is about.
@@ -78,9 +96,15 @@ pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> A
     let (name, verb, _) = known(&action)?;
     let filter = form.query().only(&FILTERS);
     let total = run(&page, &filter, name, false).await?;
-    let title = format!("{verb}: {} changed", plural(total.changed, "job"));
+    let jobs = plural(total.changed, "job");
+    let title = match *name {
+        "delete" => format!("{jobs} deleted"),
+        "undo" => format!("{jobs} brought back"),
+        _ => format!("{verb}: {jobs} changed"),
+    };
     let again = filter.to(&format!("/jobs/all/{name}"));
     let about = html! {
+        (total.offer(&page, &filter))
         (described(&filter))
         (refused(&total))
         @if !total.is_all {
@@ -101,6 +125,9 @@ async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<
         body.insert("filter".to_owned(), fields.clone().into());
         body.insert("action".to_owned(), action.into());
         body.insert("dry_run".to_owned(), dry_run.into());
+        if action == "delete" {
+            body.insert("undo_ms".to_owned(), undo::UNDO_MS.into());
+        }
         if let Some(cursor) = cursor {
             body.insert("cursor".to_owned(), cursor.into());
         }
@@ -113,6 +140,7 @@ async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<
         };
         total.matched += answer.matched;
         total.changed += answer.changed;
+        total.deletions.extend(answer.deletion);
         for (code, count) in answer.refused {
             *total.refused.entry(code).or_default() += count;
         }

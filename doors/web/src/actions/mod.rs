@@ -6,6 +6,7 @@ pub(crate) mod job;
 pub(crate) mod many;
 pub(crate) mod queue;
 pub(crate) mod settings;
+pub(crate) mod undo;
 
 use axum::response::Response;
 use maud::{Markup, html};

@@ -5,12 +5,12 @@ use axum::http::Method;
 use axum::response::{IntoResponse, Redirect};
 use maud::{Markup, html};
 
-use crate::actions::{Answer, Question, done, no_action};
+use crate::actions::{Answer, Question, done, no_action, undo};
 use crate::form::Form;
 use crate::html::{Tab, cut, plural, queue_path};
 use crate::page::Page;
 use crate::pages::queue::named;
-use crate::shapes::{Purged, Queue, QueueName};
+use crate::shapes::{Deletion, Purged, Queue, QueueName};
 
 /// The question.
 pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
@@ -44,7 +44,7 @@ pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
         ),
         "purge" => {
             let about = html! {
-                p { "Its ready and scheduled jobs are deleted: " b { (waiting) } ". They cannot be brought back." }
+                p { "Its ready and scheduled jobs are deleted: " b { (waiting) } ". For a minute that can be undone." }
                 p { "Leased, parked, done and dead ones stay." }
             };
             ("Purge", about, true)
@@ -84,10 +84,15 @@ pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> A
         "resume" => page.ask.send(Method::POST, &format!("{path}/resume"), None).await?,
         "purge" => {
             let body = serde_json::Value::Null;
-            let purged: Purged = page.ask.post(&format!("{path}/purge"), &body).await?;
+            let purged: Purged =
+                page.ask.post(&format!("{path}/purge?undo_ms={}", undo::UNDO_MS), &body).await?;
             let title = format!("{} deleted", plural(purged.deleted, "job"));
-            let about =
-                html! { p { "They were in " b dir="auto" { (cut(&name.shown(), 200)) } "." } };
+            let about = html! {
+                @if let Some(Deletion { request, until }) = &purged.deletion {
+                    (undo::offer(&page, &undo::deleted_in(&name, *request), until))
+                }
+                p { "They were in " b dir="auto" { (cut(&name.shown(), 200)) } "." }
+            };
             // The queue itself may be gone with its last job.
             return Ok(done(&page, Tab::Queues, &title, about, "/queues", "Queues").await);
         }

@@ -5,6 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use spindle_access::Role;
 
+use crate::actions::undo::{offer_of, tag};
 use crate::ask::{Asked, segment};
 use crate::decode::{self, View};
 use crate::html::{
@@ -66,11 +67,17 @@ fn head(page: &Page, job: &Job) -> Markup {
             div {
                 h1 { "Job " span.mono { (job.id) } }
                 p.sub {
-                    (status_badge(&job.status)) " in " (queue_link(&job.queue))
+                    (status_badge(&job.status)) (tag(job)) " in " (queue_link(&job.queue))
                     " · " (tries(job)) " · came in by " (job.origin)
                 }
             }
-            @if page.may(Role::Manage) { div.acts { (buttons(job)) } }
+            @if page.may(Role::Manage) {
+                @if job.deletion.is_some() {
+                    (offer_of(page, job.id, job.deletion.as_ref()))
+                } @else {
+                    div.acts { (buttons(job)) }
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use spindle_access::Role;
 
+use crate::actions::undo::tag;
 use crate::cookie;
 use crate::form::Form;
 use crate::html::{bytes, cut, hidden_form, job_link, queue_link, status_badge, time};
@@ -220,7 +221,7 @@ fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
         html! { @for tag in job.tags.iter().take(count) { " " span.tag { (cut(tag, 24)) } } }
     };
     match column {
-        Column::Status => html! { td { (status_badge(&job.status)) } },
+        Column::Status => html! { td { (status_badge(&job.status)) (tag(job)) } },
         Column::Queue => html! { td.name { (queue_link(&job.queue)) } },
         Column::Tries => html! { td.r.opt { (job.attempts) } },
         Column::What => html! {

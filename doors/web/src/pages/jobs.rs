@@ -15,7 +15,7 @@ use crate::shapes::{Job, JobPage, QueueName};
 /// Jobs of a page.
 const LIMIT: &str = "50";
 /// What a list can be narrowed by: the API's words for it.
-pub(crate) const FILTERS: [&str; 11] = [
+pub(crate) const FILTERS: [&str; 12] = [
     "ids",
     "queue",
     "queue_base64",
@@ -27,6 +27,7 @@ pub(crate) const FILTERS: [&str; 11] = [
     "fingerprint",
     "created_from",
     "created_before",
+    "deleted_by",
 ];
 const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
 const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq", "jobq"];

@@ -84,6 +84,10 @@ fn head(page: &Page, name: &QueueName, queue: &Queue, title: &str) -> Markup {
                             " · the oldest ready job waits " (age_of(Some(age)))
                         }
                     }
+                    @if queue.deleted > 0 {
+                        " · " (plural(queue.deleted, "job")) " of those parked, done and dead "
+                        (if queue.deleted == 1 { "is" } else { "are" }) " deleted, and soon gone"
+                    }
                 }
             }
             div.acts {

@@ -46,6 +46,8 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("POST", "/jobs/{id}/move", Some(Role::Manage), About::Queue),
     ("POST", "/jobs/{id}/cancel", Some(Role::Manage), About::Queue),
     ("POST", "/jobs/{id}/retry", Some(Role::Manage), About::Queue),
+    ("POST", "/jobs/{id}/undo", Some(Role::Manage), About::Queue),
+    ("POST", "/jobs/all/undo", Some(Role::Manage), About::Queue),
     ("POST", "/jobs/{id}/delete", Some(Role::Manage), About::Queue),
     ("GET", "/workers", Some(Role::Read), About::All),
     ("GET", "/constraints", Some(Role::Read), About::All),

@@ -38,6 +38,8 @@ async fn a_job_is_parked_released_moved_cancelled_retried_and_deleted() {
     let path = format!("/jobs/{id}/delete");
     let reply = answer(&mut browser, &path, &path).await;
     Html::of(&reply).says(&format!("Job {id} is deleted"));
+    assert_eq!(bench.status_of(id).await, "parked");
+    bench.pass(60_000);
     assert_eq!(bench.status_of(id).await, "gone");
     assert_eq!(browser.get(&path).await.status, 404);
     assert_eq!(browser.post(&path, &form).await.status, 404);
@@ -50,6 +52,29 @@ async fn a_job_is_parked_released_moved_cancelled_retried_and_deleted() {
     let page = Browser::with_token(&bench, "admin").await.page("/audit?action=move").await;
     page.is_sound("/audit");
     page.says(&format!("manage · · web move job {id} in mail to <other>"));
+}
+
+#[tokio::test]
+async fn a_deleted_job_is_brought_back_by_a_button() {
+    let bench = Bench::new();
+    let mut browser = Browser::new(&bench);
+    let ready = bench.submit(json!({ "queue": "mail" })).await;
+    let dead = bench.dead("import", "connection refused").await;
+    for (id, status) in [(ready, "ready"), (dead, "dead")] {
+        let (path, back) = (format!("/jobs/{id}/delete"), format!("/jobs/{id}/undo"));
+        let done = Html::of(&answer(&mut browser, &path, &path).await);
+        done.says("gone for good");
+        let page = browser.page(&format!("/jobs/{id}")).await;
+        page.is_sound("the page of a deleted job");
+        assert!(!page.links().contains(&path.as_str()), "it is deleted already");
+        // By the button of either page.
+        let form = if status == "ready" { done.form(&back) } else { page.form(&back) };
+        assert_eq!(browser.post(&back, &form).await.status, 303);
+        assert_eq!(bench.status_of(id).await, status);
+        let late = browser.post(&back, &form).await;
+        assert_eq!(late.status, 409);
+        Html::of(&late).says("there is nothing to undo");
+    }
 }
 
 #[tokio::test]
@@ -85,7 +110,18 @@ async fn all_that_a_search_means_are_counted_first_and_then_changed() {
     let at = "/jobs/all/delete?queue=import&tag=a";
     browser.page(at).await.says("Delete 300 jobs?");
     let reply = answer(&mut browser, at, "/jobs/all/delete").await;
-    Html::of(&reply).says("Delete: 300 jobs changed");
+    let page = Html::of(&reply);
+    page.says("300 jobs deleted");
+    browser.page("/jobs?queue=import").await.says("deleted");
+    browser.page(at).await.says("300 of them cannot be changed: job deleted.");
+    // Undone, and done again.
+    let reply = browser.post("/jobs/all/undo", &page.form("/jobs/all/undo")).await;
+    Html::of(&reply).says("300 jobs brought back");
+    assert_eq!(bench.status_of(dead + 1).await, "ready");
+    answer(&mut browser, at, "/jobs/all/delete").await;
+    bench.pass(60_000);
+    let reply = browser.post("/jobs/all/undo", &page.form("/jobs/all/undo")).await;
+    Html::of(&reply).says("0 jobs brought back");
     browser.page("/jobs?queue=import").await.says("1 job");
     // Without anything that narrows it, it would mean everything.
     assert_eq!(browser.get("/jobs/all/delete").await.status, 400);
@@ -109,7 +145,15 @@ async fn a_queue_is_paused_resumed_and_purged() {
     let at = format!("/queue/purge?{queue}");
     browser.page(&at).await.says("Its ready and scheduled jobs are deleted: 1 job.");
     let reply = answer(&mut browser, &at, "/queue/purge").await;
-    Html::of(&reply).says("1 job deleted");
+    let page = Html::of(&reply);
+    page.says("1 job deleted");
+    browser
+        .page(&format!("/queue?{queue}"))
+        .await
+        .says("1 job of those parked, done and dead is deleted");
+    let reply = browser.post("/jobs/all/undo", &page.form("/jobs/all/undo")).await;
+    Html::of(&reply).says("1 job brought back");
+    answer(&mut browser, &at, "/queue/purge").await;
     assert_eq!(bench.status_of(parked).await, "parked");
     assert_eq!(browser.get("/queue/explode?queue=a").await.status, 404);
     assert_eq!(browser.get("/queue/pause?queue=gone").await.status, 404);

@@ -110,7 +110,7 @@ async fn a_form_that_no_page_made_changes_nothing() {
     assert_eq!(browser.send(put).await.status, 405);
     assert_eq!(bench.status_of(id).await, "ready");
     assert_eq!(browser.post(&path, &own).await.status, 200);
-    assert_eq!(bench.status_of(id).await, "gone");
+    assert_eq!(bench.status_of(id).await, "parked", "it is deleted");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use spindle_core::payload::BytesRef;
 use spindle_core::queue::Constraint;
 use spindle_core::{Command, JobId, JobImage, Status};
 
+use super::deletion::is_deleted;
 use super::{Model, names, waiting};
 
 impl Model {
@@ -34,6 +35,7 @@ impl Model {
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),
             Command::Cancel { id } => self.kill(id.0, Cause::Cancelled, now_ms),
+            Command::PayloadDamaged { id } if is_deleted(&self.jobs[&id.0]) => self.forget(*id),
             Command::PayloadDamaged { id } => {
                 self.change(id.0).payload = None;
                 self.kill(id.0, Cause::Damaged, now_ms);
@@ -41,6 +43,8 @@ impl Model {
             Command::Delete { id, .. } => {
                 self.jobs.remove(&id.0);
             }
+            Command::DeleteLater { .. } => self.apply_deletion(command, now_ms),
+            Command::Undelete { id } => self.apply_undo(*id, now_ms),
             Command::ResultRead { id, keep_read_ms } => {
                 self.apply_result_read(*id, now_ms.saturating_add(*keep_read_ms));
             }

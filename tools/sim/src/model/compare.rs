@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spindle_core::job::Attempt;
+use spindle_core::job::{Attempt, Deletion};
 use spindle_core::{Found, JobId, JobImage, State, Status};
 
+use super::tick::goes_ms;
 use super::{Model, uuid_key};
 
 /// Compares fields of two values, and what their methods say.
@@ -64,7 +65,11 @@ impl Model {
             }
             (Some(job), Some(Found::Finished(finished))) => {
                 same(id.0, "status", &job.status(), &finished.status())?;
-                same(id.0, "kept_until_ms", &job.kept_until_ms, &finished.kept_until_ms())
+                same(id.0, "kept_until_ms", &job.kept_until_ms, &finished.retained_until_ms())?;
+                same(id.0, "goes_ms", &goes_ms(job), &finished.kept_until_ms())?;
+                let request = |deletion: &Deletion| deletion.request;
+                let deleted_by = job.options().deletion.as_deref().map(request);
+                same(id.0, "deletion", &deleted_by, &finished.deletion().as_ref().map(request))
             }
         }
     }
@@ -160,7 +165,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
         created_ms, ttr_ms, foreground, revision);
     let (options, theirs) = (job.options(), image.options());
     same_fields!(id => options, theirs; attempts_max, fails_max, backoff, labels, state, events,
-        pages.len(), keep_ms);
+        pages.len(), keep_ms, deletion);
     compare_ends(job, image)?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);

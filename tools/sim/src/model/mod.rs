@@ -10,6 +10,7 @@ mod apply;
 mod audit;
 mod choose;
 mod compare;
+mod deletion;
 mod finish;
 mod fold;
 mod limits;
@@ -144,13 +145,14 @@ impl Model {
         }
     }
 
-    /// Who has a key, if it is taken.
+    /// Who has a key, if it is taken. The keys of what is deleted are free.
     pub fn key_holder(&self, key: &Key) -> Option<JobId> {
         let holds = |job: &&JobImage| {
-            job.options().keys.iter().any(|other| {
-                let in_scope = other.scope() == Scope::WhileKept || !job.status().is_finished();
-                other.namespace == key.namespace && other.name == key.name && in_scope
-            })
+            !deletion::is_deleted(job)
+                && job.options().keys.iter().any(|other| {
+                    let in_scope = other.scope() == Scope::WhileKept || !job.status().is_finished();
+                    other.namespace == key.namespace && other.name == key.name && in_scope
+                })
         };
         self.jobs().find(holds).map(|job| JobId(job.id))
     }

@@ -39,7 +39,7 @@ impl Refusals {
     }
 
     /// One more reason, if it applies.
-    fn or(mut self, applies: bool, reason: Rejection) -> Refusals {
+    pub(super) fn or(mut self, applies: bool, reason: Rejection) -> Refusals {
         self.must.extend(applies.then_some(reason));
         self
     }
@@ -64,7 +64,14 @@ impl Model {
             }
             Command::Retry { image, payload } => self.refuse_retry(image, payload.as_ref()),
             Command::Edit(edit) => self.refuse_edit(edit),
-            Command::Cancel { id } | Command::PayloadDamaged { id } => self.refuse_finished(*id),
+            Command::Cancel { id } => {
+                self.refuse_deleted(*id, Rejection::Deleted, self.refuse_finished(*id))
+            }
+            Command::PayloadDamaged { id } => self.refuse_finished(*id),
+            Command::DeleteLater { id, .. } => {
+                self.refuse_deleted(*id, Rejection::Deleted, self.refuse_absent(*id))
+            }
+            Command::Undelete { id } => self.refuse_undo(*id),
             Command::Delete { id, .. } => self.refuse_absent(*id),
             Command::ResultRead { id, .. } => self.refuse_unfinished(*id),
             Command::Persist { id, .. } => {
@@ -72,8 +79,14 @@ impl Model {
                 let applies = !refusals.is_empty();
                 refusals.or(applies, Rejection::NotFound)
             }
-            Command::SetState { id, revision, .. } => self.refuse_changed(*id, *revision),
-            Command::AddEvent { id, .. } => self.refuse_changed(*id, None),
+            Command::SetState { id, revision, .. } => {
+                let refusals = self.refuse_changed(*id, *revision);
+                self.refuse_deleted(*id, Rejection::NotFound, refusals)
+            }
+            Command::AddEvent { id, .. } => {
+                let refusals = self.refuse_changed(*id, None);
+                self.refuse_deleted(*id, Rejection::NotFound, refusals)
+            }
             Command::SetQueue { name, .. } => {
                 Refusals::when(!is_queue_name(name), Rejection::OutOfRange("queue name"))
             }
@@ -113,7 +126,7 @@ impl Model {
         }
     }
 
-    fn refuse_absent(&self, id: JobId) -> Refusals {
+    pub(super) fn refuse_absent(&self, id: JobId) -> Refusals {
         Refusals::when(self.job(id).is_none(), Rejection::NotFound)
     }
 
@@ -197,11 +210,13 @@ impl Model {
             }
             Claim::Unfinished { .. } => !needs_lease || job.lease.is_some(),
         };
-        self.refuse_finished(claim.id()).or(!is_held, Rejection::NotHeld)
+        let refusals = self.refuse_finished(claim.id()).or(!is_held, Rejection::NotHeld);
+        self.refuse_deleted(claim.id(), Rejection::NotFound, refusals)
     }
 
     fn refuse_retry(&self, image: &JobImage, new_payload: Option<&BytesRef>) -> Refusals {
         let refusals = self.refuse_unfinished(JobId(image.id));
+        let refusals = self.refuse_deleted(JobId(image.id), Rejection::Deleted, refusals);
         let Some(job) = self.job(JobId(image.id)) else { return refusals };
         let payload = new_payload.or(job.payload.as_ref());
         let damaged = payload.is_none() && refusals.is_empty();
@@ -222,7 +237,11 @@ impl Model {
         let moved = edit.queue.as_ref().filter(|queue| **queue != job.queue);
         let is_full = moved.is_some_and(|queue| self.is_full(queue, priority, payload_bytes));
         let refusals = self
-            .refuse_changed(edit.id, edit.revision)
+            .refuse_deleted(
+                edit.id,
+                Rejection::Deleted,
+                self.refuse_changed(edit.id, edit.revision),
+            )
             .or(is_full, Rejection::QueueFull)
             .or(job.status() == Status::Leased, Rejection::Leased)
             .or(bad_name, Rejection::OutOfRange("queue name"));

@@ -116,6 +116,8 @@ impl Model {
 }
 
 /// When a job is removed by time.
-fn goes_ms(job: &JobImage) -> Option<u64> {
-    if job.status().is_finished() { job.kept_until_ms } else { job.expires_ms() }
+pub(super) fn goes_ms(job: &JobImage) -> Option<u64> {
+    let ends_ms = if job.status().is_finished() { job.kept_until_ms } else { job.expires_ms() };
+    let deleted_ms = job.options().deletion.as_ref().map(|deletion| deletion.gone_ms);
+    ends_ms.into_iter().chain(deleted_ms).min()
 }

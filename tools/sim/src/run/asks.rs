@@ -90,6 +90,8 @@ impl Run {
                 let before = self.model.clone();
                 self.change(|model, now_ms| model.apply(command, now_ms, None))?;
                 self.note_full(command);
+                let is_undo = matches!(unaudited(command), Command::Undelete { .. });
+                self.counts.undone += u64::from(is_undo);
                 let logged = id.is_none_or(|id| before.job(id).is_some_and(|job| !job.foreground));
                 let needs = match id {
                     Some(id) if logged => self.history.last_change(id.0),
@@ -122,6 +124,8 @@ impl Run {
             | Rejection::NotFinished
             | Rejection::NotHeld
             | Rejection::Leased
+            | Rejection::Deleted
+            | Rejection::NotDeleted
             | Rejection::Stale => subject(command).map_or(0, |id| self.history.last_change(id.0)),
             _ => 0,
         };
@@ -428,6 +432,8 @@ fn subject(command: &Command) -> Option<JobId> {
         Command::Edit(edit) => Some(edit.id),
         Command::Cancel { id }
         | Command::Delete { id, .. }
+        | Command::DeleteLater { id, .. }
+        | Command::Undelete { id }
         | Command::ResultRead { id, .. }
         | Command::PayloadDamaged { id }
         | Command::SetState { id, .. }

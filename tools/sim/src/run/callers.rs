@@ -181,9 +181,10 @@ fn needs(command: &Command) -> Option<(Role, About)> {
             by_claim(claim)
         }
         Command::ResultRead { id, .. } => (Role::Inspect, About::Job(*id)),
-        Command::Delete { id, cause: Cause::Deleted } | Command::Cancel { id } => {
-            (Role::Manage, About::Job(*id))
-        }
+        Command::Delete { id, cause: Cause::Deleted }
+        | Command::DeleteLater { id, .. }
+        | Command::Undelete { id }
+        | Command::Cancel { id } => (Role::Manage, About::Job(*id)),
         Command::Retry { image, .. } => (Role::Manage, About::Job(JobId(image.id))),
         Command::Edit(edit) => match &edit.queue {
             Some(to) => (Role::Manage, About::Move(edit.id, to.clone())),

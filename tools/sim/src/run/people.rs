@@ -36,6 +36,16 @@ impl Run {
             (entry.queue, entry.count) = (None, Some(request.count));
         }
         entry.seq = request.seq;
+        let next = self.model.last_audit + 1;
+        let numbered = match command {
+            Command::DeleteLater { id, undo_ms, .. } => Command::DeleteLater {
+                id: *id,
+                request: if request.seq > 0 { request.seq } else { next },
+                undo_ms: *undo_ms,
+            },
+            other => other.clone(),
+        };
+        let command = &numbered;
         let changes = match command {
             Command::SetQueue { name, settings } => self.model.settings(name) != *settings,
             _ => true,
@@ -43,6 +53,10 @@ impl Run {
         let people = self.server.engine().people(&mut request.audit);
         let reply = match command {
             Command::Delete { id, .. } => people.delete(JobRef::Id(*id)),
+            Command::DeleteLater { id, undo_ms, .. } => {
+                people.delete_for(JobRef::Id(*id), *undo_ms).map(|done| done.map(drop))
+            }
+            Command::Undelete { id } => people.undo(*id),
             Command::Cancel { id } => people.cancel(*id),
             Command::Edit(edit) => people.edit(edit),
             Command::SetQueue { name, settings } => {
@@ -71,6 +85,8 @@ impl Run {
             Command::Delete { id, cause: spindle_core::job::Cause::Deleted } => {
                 (Action::Delete, Some(*id), None)
             }
+            Command::DeleteLater { id, .. } => (Action::Delete, Some(*id), None),
+            Command::Undelete { id } => (Action::Undo, Some(*id), None),
             Command::Cancel { id } => (Action::Cancel, Some(*id), None),
             Command::Edit(edit) => (action_of(edit), Some(edit.id), None),
             Command::Retry { image, .. } => (Action::Retry, Some(JobId(image.id)), None),

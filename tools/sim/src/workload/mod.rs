@@ -141,7 +141,8 @@ impl Workload {
             .jobs()
             .flat_map(|job| {
                 let lease = job.lease.as_ref().and_then(|lease| lease.deadline_ms);
-                [job.options().run_at_ms, job.expires_ms(), job.kept_until_ms, lease]
+                let deletion = job.options().deletion.as_ref().map(|deletion| deletion.gone_ms);
+                [job.options().run_at_ms, job.expires_ms(), job.kept_until_ms, lease, deletion]
             })
             .flatten()
             .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)

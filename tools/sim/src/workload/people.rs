@@ -7,7 +7,7 @@ use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
 use spindle_core::command::{Audited, Compact, Edit, Matched};
 use spindle_core::job::{Backoff, Cause, Origin};
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
-use spindle_core::{BytesRef, Command, JobId, Status, Type};
+use spindle_core::{BytesRef, Command, JobId, JobImage, Status, Type};
 
 use spindle_matching::{Matcher, QueuePattern, encode_matcher};
 
@@ -20,6 +20,8 @@ impl Workload {
         let is_audited = matches!(
             command,
             Command::Delete { cause: Cause::Deleted, .. }
+                | Command::DeleteLater { .. }
+                | Command::Undelete { .. }
                 | Command::Cancel { .. }
                 | Command::Edit(_)
                 | Command::SetQueue { .. }
@@ -43,7 +45,7 @@ impl Workload {
 
     fn plain_person(&mut self, view: View<'_>) -> Command {
         let waits = |status| matches!(status, Status::Scheduled | Status::Ready | Status::Parked);
-        match self.rng.random_range(0..30) {
+        match self.rng.random_range(0..34) {
             0..4 => self.retry(view),
             4..10 => self.edit(view),
             10 => Command::Cancel { id: self.any_job(view, |job| waits(job.status())) },
@@ -75,6 +77,15 @@ impl Workload {
             25 => Command::RemoveConstraint { number: self.constraint(view) },
             26 | 27 => self.relabel(view),
             28 if self.one_in(4) => self.audited(None, view),
+            30 | 31 => Command::DeleteLater {
+                id: self.any_job(view, |_| true),
+                request: view.model.last_audit + 1,
+                undo_ms: self.rng.random_range(1..90_000),
+            },
+            32 | 33 => {
+                let is_deleted = |job: &JobImage| job.options().deletion.is_some();
+                Command::Undelete { id: self.any_job(view, is_deleted) }
+            }
             _ => Command::Compact(self.compaction(view)),
         }
     }

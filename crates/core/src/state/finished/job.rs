@@ -1,8 +1,8 @@
-//! A finished job as nine numbers.
+//! A finished job as eleven numbers.
 
 use std::num::NonZeroU64;
 
-use crate::job::{JobId, JobImage, Status};
+use crate::job::{Deletion, JobId, JobImage, Status};
 use crate::state::Place;
 
 /// The numbers of a finished job.
@@ -24,11 +24,15 @@ pub enum Column {
     Kept,
     /// Its size class, whether it has a UUID, whether it is dead.
     Kind,
+    /// The request that deleted it, 0 if it is not deleted.
+    Deleted,
+    /// As `Kept`, when it would go if it were not deleted; 0 if it is not.
+    Retained,
 }
 
 impl Column {
     /// In the order in which a job's numbers stand.
-    pub const ALL: [Column; 9] = [
+    pub const ALL: [Column; 11] = [
         Column::Id,
         Column::UuidHigh,
         Column::UuidLow,
@@ -38,6 +42,8 @@ impl Column {
         Column::Ended,
         Column::Kept,
         Column::Kind,
+        Column::Deleted,
+        Column::Retained,
     ];
 }
 
@@ -74,7 +80,9 @@ pub(crate) struct FinishedParts {
     /// The oldest record it needs.
     pub oldest_record: u64,
     pub finished_ms: u64,
+    /// When its retention ends.
     pub kept_until_ms: Option<u64>,
+    pub deletion: Option<Deletion>,
     /// What it takes on disk.
     pub bytes: u64,
 }
@@ -95,16 +103,49 @@ impl FinishedJob {
         numbers[Column::Kind as usize] =
             u64::from(size_class(parts.bytes)) << SIZE_SHIFT | has_uuid | dead;
         let mut job = FinishedJob(numbers);
-        job.set_kept_until(parts.kept_until_ms);
+        job.set_retained_until(parts.kept_until_ms);
+        if let Some(deletion) = &parts.deletion {
+            job.delete(deletion);
+        }
         job
     }
 
-    /// It goes no earlier than in the second in which it ended.
-    pub fn set_kept_until(&mut self, until_ms: Option<u64>) {
-        let ended_ms = self.ended_s() * 1000;
-        let kept = until_ms.map_or(0, |until| until.saturating_sub(ended_ms).saturating_add(1));
-        self.0[Column::Kept as usize] = kept;
+    /// Sets when its retention ends: no earlier than in the second in which it ended.
+    pub fn set_retained_until(&mut self, until_ms: Option<u64>) {
+        let retained = self.after_end(until_ms);
+        if self.is_deleted() {
+            self.0[Column::Retained as usize] = retained;
+            self.0[Column::Kept as usize] = earlier(self.0.number(Column::Kept), retained);
+        } else {
+            self.0[Column::Kept as usize] = retained;
+        }
     }
+
+    pub fn delete(&mut self, deletion: &Deletion) {
+        let retained = self.0.number(Column::Kept);
+        self.0[Column::Retained as usize] = retained;
+        self.0[Column::Kept as usize] = earlier(self.after_end(Some(deletion.gone_ms)), retained);
+        self.0[Column::Deleted as usize] = deletion.request;
+    }
+
+    pub fn undelete(&mut self) {
+        if self.is_deleted() {
+            self.0[Column::Kept as usize] = self.0.number(Column::Retained);
+            self.0[Column::Retained as usize] = 0;
+            self.0[Column::Deleted as usize] = 0;
+        }
+    }
+
+    /// A time as the columns `Kept` and `Retained` have it.
+    fn after_end(&self, until_ms: Option<u64>) -> u64 {
+        let ended_ms = self.ended_s() * 1000;
+        until_ms.map_or(0, |until| until.saturating_sub(ended_ms).saturating_add(1))
+    }
+}
+
+/// The earlier of two times as the columns have them.
+fn earlier(one: u64, other: u64) -> u64 {
+    if one == 0 || other == 0 { one.max(other) } else { one.min(other) }
 }
 
 impl<N: Numbers> FinishedJob<N> {
@@ -148,10 +189,32 @@ impl<N: Numbers> FinishedJob<N> {
         self.0.number(Column::Ended)
     }
 
+    /// When it goes.
     #[inline]
     pub fn kept_until_ms(&self) -> Option<u64> {
-        let after = self.0.number(Column::Kept).checked_sub(1)?;
+        self.time_in(Column::Kept)
+    }
+
+    /// When its retention ends.
+    pub fn retained_until_ms(&self) -> Option<u64> {
+        self.time_in(if self.is_deleted() { Column::Retained } else { Column::Kept })
+    }
+
+    #[inline]
+    fn time_in(&self, column: Column) -> Option<u64> {
+        let after = self.0.number(column).checked_sub(1)?;
         Some(self.ended_s() * 1000 + after)
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.0.number(Column::Deleted) != 0
+    }
+
+    /// Its deletion, if it is deleted.
+    pub fn deletion(&self) -> Option<Deletion> {
+        let request = self.0.number(Column::Deleted);
+        let gone_ms = self.kept_until_ms().unwrap_or(u64::MAX);
+        (request != 0).then_some(Deletion { gone_ms, request, was_parked: false })
     }
 
     /// Orders by what goes first, then by number. None if it is kept until it is deleted.
@@ -193,6 +256,7 @@ mod tests {
             oldest_record: 1,
             finished_ms: 1_700_000_000_999,
             kept_until_ms: Some(1_700_000_000_999 + (1 << 45)),
+            deletion: None,
             bytes: 1 << 26,
         }
     }
@@ -218,10 +282,10 @@ mod tests {
             (Status::Done, None, u64::MAX)
         );
         assert_eq!((kept.kept_until_ms(), kept.expiry_key()), (None, None));
-        kept.set_kept_until(Some(1_700_000_000_005));
+        kept.set_retained_until(Some(1_700_000_000_005));
         assert_eq!(kept.kept_until_ms(), Some(1_700_000_000_005));
         assert_eq!(kept.expiry_key(), Some(1_700_000_000_005 << 64 | ((1 << 53) - 1)));
-        kept.set_kept_until(Some(5));
+        kept.set_retained_until(Some(5));
         assert_eq!(kept.kept_until_ms(), Some(1_700_000_000_000), "not before it ended");
     }
 

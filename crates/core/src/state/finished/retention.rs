@@ -44,6 +44,7 @@ impl State {
             oldest_record: image.needs().map_or(at.position, |needs| needs.min(at.position)),
             finished_ms: image.finished_ms.unwrap_or(0),
             kept_until_ms: image.kept_until_ms,
+            deletion: image.options().deletion.as_deref().copied(),
             bytes: bytes_of(image),
         });
         let marks = marks_of(job.status(), image.origin(), queue);
@@ -51,7 +52,7 @@ impl State {
         // between.
         let Some(number) = self.enter_finished(queue, &job) else { return };
         match before {
-            Some(handle) if self.jobs.live[handle].other_keys().is_empty() => {
+            Some(handle) if self.jobs.live[handle].is_found_by_id_and_uuid_only() => {
                 self.index_finished_instead(handle, number, marks);
             }
             _ => {
@@ -109,11 +110,13 @@ impl State {
     pub(in crate::state) fn remove_finished(&mut self, number: u32) -> u32 {
         let job = self.jobs.finished.job(number);
         let (id, queue_number) = (job.id(), job.queue());
+        let (job_status, is_deleted) = (job.status(), job.is_deleted());
         self.finished_bytes -= job.bytes();
         let State { jobs, queues, .. } = self;
         jobs.finished_keys.remove(&id);
         if let Some(queue) = queues.find_mut(queue_number) {
-            queue.counts[jobs.finished.job(number).status() as usize] -= 1;
+            queue.counts[job_status as usize] -= 1;
+            queue.deleted -= usize::from(is_deleted);
             jobs.finished.remove(number, &mut queue.finished);
         }
         self.close_sparse_chunk();
@@ -153,17 +156,32 @@ impl State {
     }
 
     pub(in crate::state) fn set_kept_until(&mut self, number: u32, until_ms: u64) {
-        let mut job = self.jobs.finished.job(number).alone();
-        job.set_kept_until(Some(until_ms));
+        self.change_finished(number, |job| job.set_retained_until(Some(until_ms)));
+        self.note_due(until_ms);
+    }
+
+    /// Changes a finished job, which has another number then.
+    pub(in crate::state) fn change_finished(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut FinishedJob),
+    ) {
+        let before = self.jobs.finished.job(number);
+        let (queue, was_deleted, mut job) = (before.queue(), before.is_deleted(), before.alone());
+        change(&mut job);
+        if let Some(queue) = self.queues.find_mut(queue) {
+            queue.deleted =
+                queue.deleted + usize::from(job.is_deleted()) - usize::from(was_deleted);
+        }
         self.move_finished(number, &job);
         self.close_sparse_chunk();
-        self.note_due(until_ms);
     }
 
     fn enter_finished(&mut self, queue_number: u32, job: &FinishedJob) -> Option<u32> {
         let State { jobs, queues, finished_bytes, .. } = self;
         let queue = queues.find_mut(queue_number)?;
         queue.counts[job.status() as usize] += 1;
+        queue.deleted += usize::from(job.is_deleted());
         *finished_bytes += job.bytes();
         let number = jobs.finished.insert(queue_number, &mut queue.finished, job);
         if queue.settings.finished_max.is_some() {

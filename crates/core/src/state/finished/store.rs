@@ -250,6 +250,7 @@ mod tests {
                 oldest_record: (step / 7).saturating_sub(self.draw(100)),
                 finished_ms: step * 10,
                 kept_until_ms: (self.draw(4) > 0).then_some(until_ms),
+                deletion: None,
                 bytes: self.draw(100_000),
             });
             let queue = self.draw(QUEUES as u64) as usize;
