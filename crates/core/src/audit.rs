@@ -115,11 +115,15 @@ pub enum Action {
     Export = 18,
     /// Somebody brought jobs of another server.
     Import = 19,
+    /// Somebody had workers of the jobd master pause targets.
+    PauseTargets = 20,
+    /// Somebody had workers of the jobd master go on with targets.
+    ContinueTargets = 21,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 19] = [
+    pub const ALL: [Action; 21] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -139,6 +143,8 @@ impl Action {
         Action::Backup,
         Action::Export,
         Action::Import,
+        Action::PauseTargets,
+        Action::ContinueTargets,
     ];
 }
 
