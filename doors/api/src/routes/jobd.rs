@@ -10,7 +10,7 @@ use spindle_http::{Answered, Code, Pass, Problem};
 use spindle_jobd_master::{
     MasterHandle, Meant, NotMeant, Order, Outcome, Selection, Told, WorkerView,
 };
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::audit::note;
 use crate::api::Api;
@@ -28,7 +28,7 @@ pub(crate) const NAMED_MAX: usize = 1_000;
 const TROUBLE_CHARS_MAX: usize = 500;
 
 /// Which part of the list.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
