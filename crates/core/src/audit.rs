@@ -117,11 +117,15 @@ pub enum Action {
     Import = 19,
     /// A job's deletion was undone.
     Undo = 20,
+    /// Somebody had workers of the jobd master pause targets.
+    PauseTargets = 21,
+    /// Somebody had workers of the jobd master go on with targets.
+    ContinueTargets = 22,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 20] = [
+    pub const ALL: [Action; 22] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -142,6 +146,8 @@ impl Action {
         Action::Export,
         Action::Import,
         Action::Undo,
+        Action::PauseTargets,
+        Action::ContinueTargets,
     ];
 }
 

@@ -7,20 +7,27 @@
 //!
 //! - [`wire`]: bytes and messages, no I/O
 //! - [`link`]: one connection of either side; [`server`]: the listening side, password and limits
-//! - [`manual`], [`memory`]: parts of answers that workers and masters share
+//! - [`worker_status`], [`manual`], [`memory`]: answers, and parts of them, that workers and masters
+//!   share
 //! - the master: `workers` is who is registered, `pokes` joins pokes that come in a burst,
-//!   `requests` answers clients, `pass_on` asks workers
+//!   `requests` answers clients, `pass_on` asks workers, `report` keeps what each says of itself
+//! - [`MasterHandle`]: what the program around a master sees of it
 
+mod handle;
 pub mod link;
 pub mod manual;
 mod master;
 pub mod memory;
 mod pass_on;
 mod pokes;
+mod report;
 mod requests;
 pub mod server;
 pub mod wire;
+pub mod worker_status;
 mod workers;
 
+pub use handle::{MasterHandle, Meant, NotMeant, Selection, Told, WorkerList, WorkerView};
 pub use master::{Master, MasterSettings};
+pub use pass_on::{Order, Outcome};
 pub use requests::{MasterStatus, WorkerEntry};

@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::{
+    handle::MasterHandle,
     pokes::Pokes,
     requests::Requests,
     server::{BindError, ListenSettings, Listener, Server},
@@ -43,6 +44,7 @@ pub struct Master {
     address: SocketAddr,
     server: Server,
     pings: JoinHandle<()>,
+    handle: MasterHandle,
 }
 
 impl Master {
@@ -55,9 +57,15 @@ impl Master {
         let address = listener.address();
         let pokes = Arc::new(Pokes::new(settings.poke_throttle_interval));
         let server = listener.serve(Arc::new(Requests(Arc::clone(&pokes))));
+        let handle = MasterHandle::new(address, Arc::clone(&pokes));
         let pings = tokio::spawn(ping(pokes, settings.ping_interval));
         info!(%address, "listening");
-        Ok(Self { address, server, pings })
+        Ok(Self { address, server, pings, handle })
+    }
+
+    /// What other threads of the program see of it, and can have it do.
+    pub fn handle(&self) -> MasterHandle {
+        self.handle.clone()
     }
 
     /// The address on which it listens.

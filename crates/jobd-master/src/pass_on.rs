@@ -47,29 +47,77 @@ fn read<T: DeserializeOwned>(
     })
 }
 
+/// Whether targets are to rest or to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// No more of their jobs are started.
+    Pause,
+    /// Their jobs are started again.
+    Continue,
+}
+
+impl Order {
+    fn kind(self) -> &'static str {
+        match self {
+            Order::Pause => "pause",
+            Order::Continue => "continue",
+        }
+    }
+}
+
+/// What became of an order at one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The worker's number.
+    pub worker: u64,
+    /// Its name.
+    pub name: String,
+    /// What it refused, or that it did not answer; for people.
+    pub done: Result<(), String>,
+}
+
+/// Which of a worker's targets an order for these is about; all of them, if it is for all. None: it
+/// serves none of them.
+pub(crate) fn share(worker: &Registered, asked: Option<&IndexSet<String>>) -> Option<Vec<String>> {
+    let share = asked.map_or_else(|| worker.targets.clone(), |asked| worker.among(asked));
+    (asked.is_none() || !share.is_empty()).then_some(share)
+}
+
+/// Sends an order to those of the workers that serve one of the targets, now; the future waits for
+/// their answers.
+pub(crate) fn give(
+    order: Order,
+    workers: &[&Registered],
+    asked: Option<&IndexSet<String>>,
+) -> impl Future<Output = Vec<Outcome>> + Send + use<> {
+    let request = |worker: &&Registered| {
+        let share = share(worker, asked)?;
+        let data = asked.is_some().then(|| raw(&json!({ "targets": share })));
+        worker.report.changes();
+        let answer = worker.link.request_within(PATIENCE, order.kind(), data.as_deref());
+        let (id, name) = (worker.id, worker.name.clone());
+        Some(async move {
+            let done = answer_of(&name, answer.await).map(drop);
+            Outcome { worker: id, name, done }
+        })
+    };
+    join_all(workers.iter().filter_map(request))
+}
+
 /// `pause` and `continue`: for all workers, or for those that serve the targets.
 pub(crate) fn pass_to_targets(
     workers: &Workers,
-    kind: &'static str,
+    order: Order,
     targets: Option<Vec<String>>,
     responder: Responder,
 ) {
     let asked: Option<IndexSet<String>> = targets.map(|targets| targets.into_iter().collect());
     let unserved = asked.iter().flatten().filter(|target| !workers.is_served(target));
     let mut problems: Vec<String> = unserved.map(|target| not_found(target)).collect();
-    let request = |worker: &Registered| {
-        let served = asked.as_ref().map(|asked| worker.among(asked));
-        if served.as_ref().is_some_and(Vec::is_empty) {
-            return None;
-        }
-        let data = served.map(|served| raw(&json!({ "targets": served })));
-        let answer = worker.link.request_within(PATIENCE, kind, data.as_deref());
-        let name = worker.name.clone();
-        Some(async move { answer_of(&name, answer.await).err() })
-    };
-    let refusals = join_all(workers.all().iter().filter_map(request));
+    let all: Vec<&Registered> = workers.all().iter().collect();
+    let outcomes = give(order, &all, asked.as_ref());
     tokio::spawn(async move {
-        problems.extend(refusals.await.into_iter().flatten());
+        problems.extend(outcomes.await.into_iter().filter_map(|outcome| outcome.done.err()));
         let outcome = if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) };
         responder.outcome(outcome);
     });

@@ -10,7 +10,7 @@ use tracing::info;
 use crate::{
     link::{Link, Responder},
     memory::MemoryUsage,
-    pass_on::{PATIENCE, pass_to_targets, run_manual, send_signal},
+    pass_on::{Order, PATIENCE, pass_to_targets, run_manual, send_signal},
     pokes::Pokes,
     server::Service,
     wire::{Arguments, Request},
@@ -81,8 +81,8 @@ impl Service for Requests {
                     self.0.poke(targets);
                 });
             }
-            "pause" => self.pause_or_continue("pause", &arguments, responder),
-            "continue" => self.pause_or_continue("continue", &arguments, responder),
+            "pause" => self.give(Order::Pause, &arguments, responder),
+            "continue" => self.give(Order::Continue, &arguments, responder),
             "status" => self.status(&arguments, responder),
             "run-manual" => {
                 let jobs = arguments.jobs(|job| Ok((job.integer("id")?, job.text("target")?)));
@@ -110,14 +110,9 @@ impl Service for Requests {
 }
 
 impl Requests {
-    fn pause_or_continue(
-        &self,
-        kind: &'static str,
-        arguments: &Arguments<'_>,
-        responder: Responder,
-    ) {
+    fn give(&self, order: Order, arguments: &Arguments<'_>, responder: Responder) {
         responder.checked(arguments.targets(), |targets, responder| {
-            pass_to_targets(&self.0.workers.lock(), kind, targets, responder);
+            pass_to_targets(&self.0.workers.lock(), order, targets, responder);
         });
     }
 

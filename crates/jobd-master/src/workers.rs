@@ -1,8 +1,10 @@
 //! Who is registered, and which poked targets no registered worker serves. No I/O.
 
+use std::{sync::Arc, time::SystemTime};
+
 use indexmap::IndexSet;
 
-use crate::link::Link;
+use crate::{link::Link, report::Report};
 
 /// How many targets without a worker are remembered.
 const REMEMBERED_MAX: usize = 10_000;
@@ -12,17 +14,32 @@ const NAME_BYTES_MAX: usize = 1024;
 /// A registered worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
+    /// Its number among all that ever registered, from 1; 0 before it has one.
+    pub(crate) id: u64,
+    /// When this connection registered for the first time.
+    pub(crate) since: SystemTime,
     pub(crate) link: Link,
     pub(crate) name: String,
     pub(crate) targets: Vec<String>,
     /// The link's count of reads at the last ping, and for how many pings it has not changed.
     pub(crate) reads: usize,
     pub(crate) silent_pings: u32,
+    /// What it says of itself.
+    pub(crate) report: Arc<Report>,
 }
 
 impl Registered {
     pub(crate) fn new(link: Link, name: String, targets: Vec<String>) -> Self {
-        Self { link, name, targets, reads: 0, silent_pings: 0 }
+        Self {
+            id: 0,
+            since: SystemTime::now(),
+            link,
+            name,
+            targets,
+            reads: 0,
+            silent_pings: 0,
+            report: Arc::default(),
+        }
     }
 
     pub(crate) fn serves(&self, target: &str) -> bool {
@@ -42,17 +59,26 @@ pub(crate) struct Workers {
     remembered: IndexSet<String>,
     /// Where the search for a worker goes on, so that each gets its share.
     turn: usize,
+    /// The number that was given last.
+    last_id: u64,
 }
 
 impl Workers {
     /// Registers a worker, or replaces what its connection had registered. Returns those of its
     /// targets that were poked while no worker served them.
-    pub(crate) fn register(&mut self, worker: Registered) -> Vec<String> {
+    pub(crate) fn register(&mut self, mut worker: Registered) -> Vec<String> {
         let due = worker.among(&self.remembered);
         self.remembered.retain(|target| !due.contains(target));
         match self.all.iter_mut().find(|known| known.link == worker.link) {
-            Some(known) => *known = worker,
-            None => self.all.push(worker),
+            Some(known) => {
+                (worker.id, worker.since) = (known.id, known.since);
+                *known = worker;
+            }
+            None => {
+                self.last_id += 1;
+                worker.id = self.last_id;
+                self.all.push(worker);
+            }
         }
         due
     }
@@ -84,6 +110,11 @@ impl Workers {
                 self.remembered.insert(target);
             }
         }
+    }
+
+    /// Poked targets that no worker serves.
+    pub(crate) fn unserved(&self) -> impl ExactSizeIterator<Item = &String> {
+        self.remembered.iter()
     }
 
     /// A worker that serves the target; each in turn.

@@ -20,6 +20,7 @@ use spindle_http::{
     Names, Site,
     listen::{self, Handle, HttpConfig, Limits},
 };
+use spindle_jobd_master::MasterHandle;
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_limits::Places;
@@ -42,6 +43,8 @@ pub struct OtherDoors {
     pub places: Places,
     /// What the server did in the last hour and day.
     pub history: History,
+    /// The jobd master, if there is one.
+    pub jobd_master: Option<MasterHandle>,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -66,8 +69,15 @@ impl Http {
     ) -> anyhow::Result<Http> {
         let config = &resolved.config;
         let Place { addr, tls } = place;
-        let OtherDoors { connections, handshakes, mut addresses, budgets, places, history } =
-            others;
+        let OtherDoors {
+            connections,
+            handshakes,
+            mut addresses,
+            budgets,
+            places,
+            history,
+            jobd_master,
+        } = others;
         let line_connections = connections;
         let bound = listen::bind(addr)
             .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
@@ -85,6 +95,7 @@ impl Http {
             budgets: budgets.clone(),
             places: places.clone(),
             history,
+            jobd_master,
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {

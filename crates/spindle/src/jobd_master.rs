@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use spindle_budget::Budgets;
 use spindle_jobd_master::{
-    Master, MasterSettings,
+    Master, MasterHandle, MasterSettings,
     server::{Access, BindError as MasterBindError, Limits, ListenPlaces, ListenSettings},
 };
 use spindle_limits::{Places, RequestRates};
@@ -38,7 +38,7 @@ enum Ending {
 
 /// A master that runs on a thread of its own. Dropping it closes it at once.
 pub struct JobdMaster {
-    address: SocketAddr,
+    handle: MasterHandle,
     endings: UnboundedSender<Ending>,
 }
 
@@ -77,17 +77,22 @@ impl JobdMaster {
             }
             other => anyhow!("{DOOR}: {other}"),
         })?;
-        let address = master.address();
+        let handle = master.handle();
         let (endings, to_end) = unbounded_channel();
         let serve = move || runtime.block_on(until_the_end(master, to_end));
         let thread = thread::Builder::new().name(DOOR.to_owned()).spawn(serve);
         thread.context("jobd-master: cannot start a thread")?;
-        Ok(Self { address, endings })
+        Ok(Self { handle, endings })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.handle.address()
+    }
+
+    /// What other threads see of its workers, and can have them do.
+    pub fn handle(&self) -> MasterHandle {
+        self.handle.clone()
     }
 
     /// Accepts no more connections from now on. Does not wait.

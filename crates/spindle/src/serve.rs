@@ -299,6 +299,7 @@ fn open_doors(
         budgets: budgets.clone(),
         places: places.clone(),
         history,
+        jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
     };
     let places = places.clone();
     let open = |addr| {

@@ -56,6 +56,7 @@ fn pages(served: &Served) -> Vec<(&'static str, String)> {
         ("scheduled", own("/scheduled")),
         ("workers", own("/workers")),
         ("constraints", own("/constraints")),
+        ("jobd", own("/jobd")),
         ("submit", own("/submit?queue=mail")),
         ("audit", own("/audit")),
         ("server", own("/server")),

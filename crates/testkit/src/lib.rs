@@ -28,6 +28,7 @@
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
+//! - **jobd.** `JobdMaster` is a master, and `JobdWorker` a worker for one (feature `jobd`).
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -49,6 +50,10 @@ mod held_log;
 #[cfg(feature = "http")]
 mod http_door;
 mod http_request;
+#[cfg(feature = "jobd")]
+mod jobd_master;
+#[cfg(feature = "jobd")]
+mod jobd_worker;
 #[cfg(feature = "engine")]
 mod letters;
 #[cfg(feature = "log")]
@@ -83,6 +88,10 @@ pub use held_log::HeldLog;
 #[cfg(feature = "http")]
 pub use http_door::{HttpDoor, Reply, on_serving_thread, wait_until_async};
 pub use http_request::HttpRequest;
+#[cfg(feature = "jobd")]
+pub use jobd_master::JobdMaster;
+#[cfg(feature = "jobd")]
+pub use jobd_worker::JobdWorker;
 #[cfg(feature = "engine")]
 pub use letters::Letters;
 #[cfg(feature = "engine")]

@@ -9,6 +9,7 @@ use spindle_budget::Budgets;
 use spindle_engine::Engine;
 use spindle_history::History;
 use spindle_http::{BodyLimits, EngineBridge};
+use spindle_jobd_master::MasterHandle;
 use spindle_limits::Places;
 use tokio::sync::watch;
 
@@ -35,6 +36,8 @@ pub struct Options {
     pub places: Places,
     /// What the server did in the last hour and day.
     pub history: History,
+    /// The jobd master, if the server runs one.
+    pub jobd_master: Option<MasterHandle>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             budgets: Budgets::default(),
             places: Places::default(),
             history: History::default(),
+            jobd_master: None,
         }
     }
 }

@@ -113,6 +113,7 @@ mod tests {
     use crate::reading::SHOW_BYTES_MAX;
     use crate::router::described;
     use crate::routes::bulk::BulkBody;
+    use crate::routes::jobd::{self, SelectionBody};
     use crate::routes::jobs::EditBody;
     use crate::routes::leases::{self, ExtendBody, FailBody, LeaseBody};
     use crate::routes::submit::{BATCH_MAX, BatchBody};
@@ -152,6 +153,8 @@ mod tests {
         is_checked::<FailBody>("error/maxLength", leases::MESSAGE_CHARS_MAX);
         is_checked::<FailBody>("code/maxLength", leases::CODE_CHARS_MAX);
         is_checked::<Backoff>("factor/maximum", FACTOR_MAX);
+        is_checked::<SelectionBody>("targets/maxItems", jobd::NAMED_MAX);
+        is_checked::<SelectionBody>("workers/maxItems", jobd::NAMED_MAX);
     }
 
     /// A parameter's schema in the document.
@@ -173,6 +176,7 @@ mod tests {
         assert_eq!(parameter("/api/v1/history", "points"), whole(history::POINTS_MAX));
         assert_eq!(parameter("/api/v1/history/queues", "limit"), whole(history::LIMIT_MAX));
         assert_eq!(parameter("/api/v1/failures", "limit"), whole(failures::LIMIT_MAX));
+        assert_eq!(parameter("/api/v1/jobd", "limit"), whole(jobd::LIMIT_MAX));
         let buckets = "/api/v1/constraints/{name}/buckets";
         assert_eq!(parameter(buckets, "limit"), whole(constraints::LIMIT_MAX));
         let preview = parameter("/api/v1/jobs", "payload_preview");

@@ -46,6 +46,10 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/api/v1/queues/{name}/settings", Named(Read)),
     ("PUT", "/api/v1/queues/{name}/settings", Named(Manage)),
     ("GET", "/api/v1/workers", All(Read)),
+    // Targets are in no queue of the server, or in any.
+    ("GET", "/api/v1/jobd", All(Read)),
+    ("POST", "/api/v1/jobd/pause", All(Manage)),
+    ("POST", "/api/v1/jobd/continue", All(Manage)),
     ("GET", "/api/v1/events", All(Read)),
     ("GET", "/api/v1/history", Named(Read)),
     ("GET", "/api/v1/history/queues", All(Read)),

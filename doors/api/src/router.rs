@@ -16,7 +16,7 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobs,
+    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobd, jobs,
     lease_batch, leases, list, queues, server, settings, submit, transfer, wait, why, workers,
 };
 
@@ -35,6 +35,7 @@ use crate::routes::{
         (name = "constraints", description = "Limits on jobs, whichever door they came through"),
         (name = "queues", description = "Queues and their settings"),
         (name = "workers", description = "Who works, and on what"),
+        (name = "jobd", description = "The jobd master's workers and their targets"),
         (name = "server",
          description = "Events, the history, failures, the audit log, the clock, backups, health and metrics"),
     )
@@ -101,6 +102,9 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::purge))
         .routes(routes!(settings::show, settings::set))
         .routes(routes!(workers::list))
+        .routes(routes!(jobd::list))
+        .routes(routes!(jobd::pause))
+        .routes(routes!(jobd::go_on))
         .routes(routes!(events::events))
         .routes(routes!(history::show))
         .routes(routes!(history::queues))

@@ -124,6 +124,12 @@
     if (wasMoved) moved();
   });
 
+  // What the server only learns by asking others is read anew now and then.
+  setInterval(() => {
+    const isSeen = !document.hidden && scrollY <= 200;
+    if (isSeen && main.querySelector("[data-again]") && !isBusy()) show();
+  }, 5000);
+
   const feed = new EventSource("/live");
   feed.addEventListener("open", () => { badge.hidden = false; });
   feed.addEventListener("error", () => { badge.hidden = true; });

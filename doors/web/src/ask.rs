@@ -28,7 +28,7 @@ pub(crate) struct Ask {
 #[derive(Deserialize, Debug)]
 pub(crate) struct Fault {
     status: u16,
-    code: String,
+    pub code: String,
     title: String,
     pub detail: String,
 }

@@ -13,7 +13,7 @@ use crate::face::{dressed, face};
 use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
-    assets, audit, bytes, constraints, job, job_table, jobs, login, overview, queue, queues,
+    assets, audit, bytes, constraints, job, job_table, jobd, jobs, login, overview, queue, queues,
     server, submit, theme, workers,
 };
 use crate::web::Web;
@@ -36,6 +36,8 @@ impl Web {
             .route("/jobs/{id}/bytes/{which}", get(bytes::download))
             .route("/jobs/{id}/{action}", get(actions::job::ask).post(actions::job::act))
             .route("/workers", get(workers::list))
+            .route("/jobd", get(jobd::list))
+            .route("/jobd/{action}", get(actions::jobd::ask).post(actions::jobd::act))
             .route("/constraints", get(constraints::list))
             .route("/audit", get(audit::list))
             .route("/server", get(server::show))

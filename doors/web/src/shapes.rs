@@ -265,6 +265,51 @@ pub(crate) struct Held {
 }
 
 #[derive(Deserialize)]
+pub(crate) struct Jobd {
+    pub address: String,
+    pub workers: Vec<JobdWorker>,
+    pub unserved: Vec<String>,
+    pub unserved_count: u64,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobdWorker {
+    pub id: u64,
+    pub name: String,
+    pub address: String,
+    pub registered_at: String,
+    pub answers: bool,
+    pub problem: Option<String>,
+    pub told_at: Option<String>,
+    pub targets: Vec<JobdTarget>,
+    pub targets_count: usize,
+    pub undecided: Option<u64>,
+    pub table_trouble: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobdTarget {
+    pub name: String,
+    pub paused: Option<bool>,
+    pub concurrency: Option<u64>,
+    pub jobs: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobdChanged {
+    pub asked: u64,
+    pub done: u64,
+    pub failed: Vec<JobdFailed>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct JobdFailed {
+    pub name: String,
+    pub detail: String,
+}
+
+#[derive(Deserialize)]
 pub(crate) struct ConstraintPage {
     pub constraints: Vec<Constraint>,
     pub next_cursor: Option<String>,

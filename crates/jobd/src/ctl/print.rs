@@ -5,13 +5,15 @@ use std::fmt::Write;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
-use spindle_jobd_master::{MasterStatus, WorkerEntry, manual::ManualResults, memory::MemoryUsage};
+use spindle_jobd_master::{
+    MasterStatus, WorkerEntry,
+    manual::ManualResults,
+    memory::MemoryUsage,
+    worker_status::{TargetStatus, Unfinished, WorkerStatus},
+};
 
 use super::{code::Code, command::Show, grid::Grid};
-use crate::{
-    job_result::JobResult,
-    worker::{TargetStatus, Unfinished, WorkerStatus},
-};
+use crate::job_result::JobResult;
 
 /// An answer as text, and the exit code it means.
 pub(super) fn shown(show: Show, answer: &RawValue) -> Result<(String, Code), serde_json::Error> {

@@ -33,7 +33,5 @@ mod state_line;
 mod stop;
 mod writer;
 
-pub use queues::TargetStatus;
-pub use requests::{Unfinished, WorkerStatus};
 pub use run::{Worker, WorkerError};
 pub use state_file::{StateError, StateFile};

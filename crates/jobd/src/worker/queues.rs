@@ -3,21 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
-use spindle_jobd_master::wire::Concurrency;
+use spindle_jobd_master::{wire::Concurrency, worker_status::TargetStatus};
 
 use crate::table::RowId;
-
-/// What `status` says of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TargetStatus {
-    /// Whether no job of it is started or fetched.
-    pub paused: bool,
-    /// How many jobs may run at the same time.
-    pub concurrency: u32,
-    /// How many run or wait here.
-    pub length: usize,
-}
 
 /// How far a target's polls have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod ctl;
 mod encrypted;
 mod examples;
 mod fake_table;
+mod handle;
 mod killed;
 mod master;
 mod pages;

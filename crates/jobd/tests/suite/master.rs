@@ -15,7 +15,7 @@ async fn connect(master: &Master) -> Peer {
 }
 
 /// A worker that has registered.
-async fn worker(master: &Master, name: &str, targets: &[&str]) -> Peer {
+pub async fn worker(master: &Master, name: &str, targets: &[&str]) -> Peer {
     let mut peer = connect(master).await;
     let data = serde_json::json!({"targets": targets, "name": name});
     let request = format!(r#"[0,{{"no":1,"type":"register-worker","data":{data}}}]"#);
@@ -24,7 +24,7 @@ async fn worker(master: &Master, name: &str, targets: &[&str]) -> Peer {
 }
 
 /// What a master asked a worker: its number, and the rest without the number.
-async fn asked(worker: &mut Peer) -> (i64, String) {
+pub async fn asked(worker: &mut Peer) -> (i64, String) {
     let message = worker.hear_work().await;
     let parsed: Value = serde_json::from_str(&message).unwrap();
     let no = parsed[1]["no"].as_i64().unwrap();

@@ -111,6 +111,32 @@ fn pages_follow_what_happens() {
 }
 
 #[test]
+fn targets_of_jobd_are_paused_and_workers_that_come_are_seen() {
+    let mut served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    browser.open("/jobd");
+    browser.says("Workers of jobd are here once they register at the master");
+    browser.run("window.isFirst = true");
+    served.jobd_worker("srv-1", &[("mail", 5, 3)]);
+    // Nothing loads the page again, and nothing is in the server's log.
+    browser.says("srv-1");
+    assert_eq!(browser.run("return window.isFirst"), true);
+    let paused = |served: &Served| served.jobd_workers[0].paused();
+    browser.press("Pause…");
+    browser.says("Pause mail at 1 worker?");
+    assert!(paused(&served).is_empty(), "asked only");
+    browser.press("Pause mail");
+    browser.says("Paused: none of its jobs is started there until it is continued.");
+    assert_eq!(paused(&served), ["mail"]);
+    browser.press("Continue all…");
+    browser.press("Continue 1 target");
+    browser.says("Nothing is wrong");
+    assert!(paused(&served).is_empty());
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+#[test]
 fn a_form_is_not_replaced_while_somebody_fills_it_in() {
     let served = Served::empty(&[]);
     let browser = Browser::of(&served.http);

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use spindle_testkit::{HttpRequest, SpindleServer, wait_until};
+use spindle_testkit::{HttpRequest, JobdWorker, SpindleServer, wait_until};
 
 /// Names that are markup, paths, escapes, or turn what stands behind them around.
 pub const HOSTILE: [&str; 6] = [
@@ -20,31 +20,42 @@ pub const HOSTILE: [&str; 6] = [
 /// A running server; dropping it kills it.
 pub struct Served {
     pub http: String,
-    _server: SpindleServer,
+    pub jobd_workers: Vec<JobdWorker>,
+    server: SpindleServer,
 }
 
 impl Served {
     /// One without jobs.
     pub fn empty(flags: &[&str]) -> Served {
         let doors = ["--memory", "--http", "127.0.0.1:0", "--workq", "127.0.0.1:0"];
-        let others = ["--gearman", "127.0.0.1:0", "--jobd-master", "off"];
+        let others = ["--gearman", "127.0.0.1:0", "--jobd-master", "127.0.0.1:0"];
         let arguments = [&doors[..], &others, flags].concat();
         let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "http");
-        Served { http: server.address_of("http"), _server: server }
+        Served { http: server.address_of("http"), jobd_workers: Vec::new(), server }
     }
 
     /// One as people have it: several queues, of which some have something wrong.
     pub fn sample() -> Served {
-        let served = Served::empty(&[]);
+        let mut served = Served::empty(&[]);
         served.fill();
+        served.fill_jobd();
         served
     }
 
     /// The same, and names and payloads that are meant to break pages.
     pub fn filled() -> Served {
-        let served = Served::sample();
+        let mut served = Served::sample();
         served.fill_hostile();
+        for name in HOSTILE {
+            served.jobd_worker(name, &[(name, 3, 5)]);
+        }
         served
+    }
+
+    /// Has a worker register at the jobd master; a target has a name, a concurrency, and jobs.
+    pub fn jobd_worker(&mut self, name: &str, targets: &[(&str, u32, u32)]) {
+        let master = self.server.address_of("jobd-master");
+        self.jobd_workers.push(JobdWorker::register(&master, name, targets));
     }
 
     /// Asks the API.
@@ -137,6 +148,15 @@ impl Served {
         self.submit(&json!({ "queue": "thumbnails" }));
         self.ask("POST /api/v1/queues/thumbnails/pause", &Value::Null);
         self.fill_constraint();
+    }
+
+    fn fill_jobd(&mut self) {
+        self.jobd_worker("srv-1", &[("mail", 5, 3), ("import", 2, 2), ("1/low", 1, 0)]);
+        self.jobd_worker("srv-2", &[("mail", 10, 14), ("import", 2, 0)]);
+        self.jobd_worker("srv-3", &[("reports", 4, 1)]);
+        let pause = json!({ "targets": ["import"], "workers": [2] });
+        self.ask("POST /api/v1/jobd/pause", &pause);
+        self.jobd_workers[2].says("tableTrouble", json!("connection refused to db-3:3306"));
     }
 
     fn fill_constraint(&self) {

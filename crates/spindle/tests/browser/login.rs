@@ -11,7 +11,13 @@ use crate::data::Served;
 
 fn guarded(tokens: &TokensFile) -> Served {
     let path = tokens.path();
-    Served::empty(&["--require-auth", "--tokens", path.to_str().unwrap()])
+    Served::empty(&[
+        "--require-auth",
+        "--tokens",
+        path.to_str().unwrap(),
+        "--insecure",
+        "jobd-master",
+    ])
 }
 
 fn log_in(browser: &Browser, token: &str) {

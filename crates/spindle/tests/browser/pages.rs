@@ -7,7 +7,7 @@ use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
 
 /// The pages that have addresses of their own.
-pub const PAGES: [&str; 17] = [
+pub const PAGES: [&str; 19] = [
     "/",
     "/queues",
     "/queue?queue=mail",
@@ -20,6 +20,8 @@ pub const PAGES: [&str; 17] = [
     "/scheduled",
     "/workers",
     "/constraints",
+    "/jobd",
+    "/jobd/pause?target=mail",
     "/submit",
     "/audit",
     "/server",

@@ -118,8 +118,8 @@ pub(crate) struct Who {
     door: &'static str,
 }
 
-/// List what people did to jobs, queues and constraints, and who took a backup, exported or imported
-/// jobs, the newest first. Other requests that changed nothing are not in it, and neither is what
+/// List what people did to jobs, queues, constraints and targets of jobd, and who took a backup,
+/// exported or imported jobs, the newest first. Other requests that changed nothing are not in it, and neither is what
 /// submitters and workers do.
 #[utoipa::path(get, path = "/api/v1/audit",
     operation_id = "list_audit", tag = "server", params(Asked),
@@ -211,6 +211,8 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::Export => "export",
         Action::Import => "import",
         Action::Undo => "undo",
+        Action::PauseTargets => "pause_targets",
+        Action::ContinueTargets => "continue_targets",
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod failures;
 pub(crate) mod health;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod history;
+pub(crate) mod jobd;
 pub(crate) mod jobs;
 pub(crate) mod lease_batch;
 pub(crate) mod leases;

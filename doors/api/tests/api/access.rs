@@ -91,6 +91,9 @@ pub const TABLE: &[Row] = &[
     ("GET", "/api/v1/queues/{name}/settings", Some(Role::Read), About::Queue),
     ("PUT", "/api/v1/queues/{name}/settings", Some(Role::Manage), About::Queue),
     ("GET", "/api/v1/workers", Some(Role::Read), About::All),
+    ("GET", "/api/v1/jobd", Some(Role::Read), About::All),
+    ("POST", "/api/v1/jobd/pause", Some(Role::Manage), About::All),
+    ("POST", "/api/v1/jobd/continue", Some(Role::Manage), About::All),
     ("GET", "/api/v1/events", Some(Role::Read), About::All),
     ("GET", "/api/v1/history", Some(Role::Read), About::Queue),
     ("GET", "/api/v1/history/queues", Some(Role::Read), About::All),
@@ -110,8 +113,21 @@ pub const TABLE: &[Row] = &[
 ];
 
 pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
+    guarded_with(tokens, is_required, |_| {})
+}
+
+/// The same with more that is set.
+pub fn guarded_with(
+    tokens: &TokensFile,
+    is_required: bool,
+    change: impl FnOnce(&mut Options),
+) -> Bench {
     let access = tokens.access(is_required);
-    Bench::with(|options| options.access = access, spindle_engine::Options::default())
+    let set = |options: &mut Options| {
+        options.access = access;
+        change(options);
+    };
+    Bench::with(set, spindle_engine::Options::default())
 }
 
 /// A request of a route, about a queue or a job of it that is there for that.

@@ -25,6 +25,8 @@ mod harness;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod jobd;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod large;

@@ -3,6 +3,7 @@
 //! leaves the entry in the audit log.
 
 pub(crate) mod job;
+pub(crate) mod jobd;
 pub(crate) mod many;
 pub(crate) mod queue;
 pub(crate) mod settings;

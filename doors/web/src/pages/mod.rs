@@ -9,6 +9,7 @@ pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod job_table;
+pub(crate) mod jobd;
 pub(crate) mod jobs;
 pub(crate) mod login;
 pub(crate) mod overview;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use spindle_access::Access;
 use spindle_api::Api;
 use spindle_history::History;
+use spindle_jobd_master::MasterHandle;
 use spindle_testkit::{HttpDoor, Reply};
 use spindle_web::{Options, Web};
 
@@ -46,10 +47,19 @@ impl Bench {
     }
 
     pub fn with(options: Options) -> Bench {
+        Bench::of(options, None)
+    }
+
+    /// A server with a jobd master.
+    pub fn with_jobd(options: Options, master: MasterHandle) -> Bench {
+        Bench::of(options, Some(master))
+    }
+
+    fn of(options: Options, jobd_master: Option<MasterHandle>) -> Bench {
         let history = History::default();
         let open = |engine: spindle_engine::Engine| {
             let (access, history) = (options.access.clone(), history.clone());
-            let api = spindle_api::Options { access, history, ..Default::default() };
+            let api = spindle_api::Options { access, history, jobd_master, ..Default::default() };
             let api = Api::new(engine.clone(), api);
             let web = Web::new(engine, api.router(), options);
             (web.clone(), api.router().merge(web.router()))

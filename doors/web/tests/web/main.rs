@@ -13,6 +13,8 @@ mod history;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod jobd;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod reading;

@@ -6,7 +6,7 @@ use spindle_web::{Options, SettingLine};
 use crate::harness::{Bench, Browser, Html, request};
 
 /// All pages that are opened by an address alone.
-pub const PAGES: [&str; 11] = [
+pub const PAGES: [&str; 12] = [
     "/",
     "/queues",
     "/jobs",
@@ -14,6 +14,7 @@ pub const PAGES: [&str; 11] = [
     "/scheduled",
     "/workers",
     "/constraints",
+    "/jobd",
     "/submit",
     "/audit",
     "/server",
