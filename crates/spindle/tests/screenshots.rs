@@ -11,10 +11,15 @@ mod data;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 use crate::browser::{Browser, Screen};
 use crate::data::Served;
+
+/// Pictures show no more of a page.
+const PICTURE_HEIGHT_MAX: u64 = 1_400;
 
 fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -32,7 +37,7 @@ fn main() {
                 browser.prefer(colours);
                 browser.open(&path);
                 let file = format!("{name}-{colours}-{}.png", screen.width());
-                fs::write(folder.join(file), browser.picture()).unwrap();
+                fs::write(folder.join(file), picture(&browser)).unwrap();
             }
         }
     }
@@ -61,4 +66,18 @@ fn pages(served: &Served) -> Vec<(&'static str, String)> {
         ("server", own("/server")),
         ("api", own("/api/docs")),
     ]
+}
+
+/// A picture of the page, up to what a person sees of it who scrolls once, as PNG.
+fn picture(browser: &Browser) -> Vec<u8> {
+    let size = browser.run(
+        "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]",
+    );
+    let height = size[1].as_u64().unwrap_or_default().min(PICTURE_HEIGHT_MAX);
+    let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": height, "scale": 1 });
+    let taken = browser.devtools(
+        "Page.captureScreenshot",
+        json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }),
+    );
+    STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
 }
