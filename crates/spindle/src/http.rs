@@ -85,6 +85,7 @@ impl Http {
             budgets: budgets.clone(),
             places: places.clone(),
             history,
+            data: (!config.memory).then(|| config.data.clone()),
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {

@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -35,6 +36,8 @@ pub struct Options {
     pub places: Places,
     /// What the server did in the last hour and day.
     pub history: History,
+    /// The folder of the log, for how much room its disk has; none for a log in memory.
+    pub data: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             budgets: Budgets::default(),
             places: Places::default(),
             history: History::default(),
+            data: None,
         }
     }
 }

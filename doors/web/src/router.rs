@@ -13,8 +13,8 @@ use crate::face::{dressed, face};
 use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
-    assets, audit, bytes, constraints, job, job_table, jobs, login, overview, queue, queues,
-    server, submit, theme, workers,
+    assets, audit, bytes, constraint, constraints, job, job_table, jobs, login, overview, queue,
+    queues, server, submit, theme, workers,
 };
 use crate::web::Web;
 
@@ -37,6 +37,15 @@ impl Web {
             .route("/jobs/{id}/{action}", get(actions::job::ask).post(actions::job::act))
             .route("/workers", get(workers::list))
             .route("/constraints", get(constraints::list))
+            .route("/constraint", get(constraint::show))
+            .route(
+                "/constraint/edit",
+                get(actions::constraint::show).post(actions::constraint::save),
+            )
+            .route(
+                "/constraint/remove",
+                get(actions::constraint::ask_remove).post(actions::constraint::remove),
+            )
             .route("/audit", get(audit::list))
             .route("/server", get(server::show))
             .route("/submit", get(submit::show).post(submit::take))

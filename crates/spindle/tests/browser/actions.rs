@@ -162,6 +162,9 @@ fn columns_are_chosen_and_stay() {
     browser.says("invoice-7");
 }
 
+/// What axe-core finds in the viewer's own markup and style, which are kept as they are.
+const NOT_OURS: [&str; 0] = [];
+
 #[test]
 fn the_page_of_the_api_tries_requests() {
     let served = Served::empty(&[]);
@@ -176,6 +179,8 @@ fn the_page_of_the_api_tries_requests() {
     wait_until("the answer", || {
         browser.has("#operations-queues-list_queues .live-responses-table .response-col_status")
     });
+    let faults = browser.faults_without(&NOT_OURS);
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
 }
@@ -196,4 +201,28 @@ fn keys_lead_to_pages_and_to_the_search() {
     browser.open("/");
     browser.type_into("body", "\u{e004}");
     assert_eq!(browser.run("return document.activeElement.className"), "skip");
+}
+
+#[test]
+fn a_constraint_is_made_raised_and_removed() {
+    let served = Served::empty(&[]);
+    for _ in 0..3 {
+        served.submit(&json!({ "queue": "mail" }));
+    }
+    let browser = Browser::of(&served.http);
+    browser.open("/constraints");
+    browser.press("New constraint…");
+    browser.type_into("input[name=name]", "smtp");
+    browser.type_into("input[name=queue]", "mail");
+    browser.type_into("input[name=running_max]", "0");
+    browser.press("Save the constraint");
+    browser.says("None may run");
+    browser.says("See the ready jobs");
+    browser.press("Change…");
+    browser.type_into("input[name=running_max]", "\u{e003}7");
+    browser.press("Save the constraint");
+    browser.says("At most 7 running at once.");
+    browser.press("Remove…");
+    browser.press("Remove the constraint");
+    browser.says("A constraint limits how many jobs run at once");
 }

@@ -7,7 +7,7 @@ use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
 
 /// The pages that have addresses of their own.
-pub const PAGES: [&str; 17] = [
+pub const PAGES: [&str; 21] = [
     "/",
     "/queues",
     "/queue?queue=mail",
@@ -20,7 +20,11 @@ pub const PAGES: [&str; 17] = [
     "/scheduled",
     "/workers",
     "/constraints",
+    "/constraint?name=one-webhook",
+    "/constraint/edit",
+    "/constraint/edit?name=one-webhook",
     "/submit",
+    "/submit?queue=mail",
     "/audit",
     "/server",
     "/nowhere",

@@ -2,10 +2,12 @@
 //! many, and one, by a form of that page, that does it. Both ask the API, which checks who asks and
 //! leaves the entry in the audit log.
 
+pub(crate) mod constraint;
 pub(crate) mod job;
 pub(crate) mod many;
 pub(crate) mod queue;
 pub(crate) mod settings;
+pub(crate) mod times;
 
 use axum::response::Response;
 use maud::{Markup, html};

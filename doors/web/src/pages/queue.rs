@@ -12,6 +12,7 @@ use crate::html::{
     shell, status_badge, time,
 };
 use crate::page::Page;
+use crate::pages::constraint::constraint_link;
 use crate::pages::{history, jobs};
 use crate::query::Query;
 use crate::shapes::{ConstraintPage, Flow, JobPage, Queue, QueueName, Worker, WorkerPage};
@@ -213,7 +214,7 @@ fn limited(found: &ConstraintPage, name: &QueueName) -> Markup {
             ul.plain {
                 @for it in of_it {
                     li {
-                        a href="/constraints" { (cut(&it.name, 60)) }
+                        (constraint_link(&it.name))
                         @if it.buckets.iter().any(|bucket| !bucket.admits && bucket.jobs > 0) {
                             " " span.leased { "holds jobs back" }
                         }

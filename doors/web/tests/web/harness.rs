@@ -46,6 +46,11 @@ impl Bench {
     }
 
     pub fn with(options: Options) -> Bench {
+        Bench::over(spindle_engine::Options::default(), options)
+    }
+
+    /// The pages of an engine with these settings.
+    pub fn over(engine: spindle_engine::Options, options: Options) -> Bench {
         let history = History::default();
         let open = |engine: spindle_engine::Engine| {
             let (access, history) = (options.access.clone(), history.clone());
@@ -54,8 +59,7 @@ impl Bench {
             let web = Web::new(engine, api.router(), options);
             (web.clone(), api.router().merge(web.router()))
         };
-        let (mut http, web) =
-            HttpDoor::open(Arc::default(), HttpDoor::START_MS, Default::default(), open);
+        let (mut http, web) = HttpDoor::open(Arc::default(), HttpDoor::START_MS, engine, open);
         http.site = http.site.clone().with_fallback(web.lost());
         Bench { http, history }
     }
