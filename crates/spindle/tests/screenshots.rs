@@ -12,12 +12,14 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use spindle_testkit::{HttpRequest, Program, Said};
+use spindle_testkit::{HttpRequest, Program, Said, wait_until};
 
 use crate::browser::{Browser, Screen};
 
-/// Pictures show no more of a page.
-const PICTURE_HEIGHT_MAX: u64 = 1_400;
+/// Pictures show no more of a page, and less of a long list: its rows are alike, and files small.
+const PICTURE_HEIGHT_MAX: u64 = 1_300;
+const LIST_HEIGHT_MAX: u64 = 900;
+const LISTS: [&str; 3] = ["dead", "jobs", "scheduled"];
 
 fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -35,7 +37,9 @@ fn main() {
                 browser.prefer(colours);
                 browser.open(&path);
                 let file = format!("{name}-{colours}-{}.png", screen.width());
-                fs::write(folder.join(file), picture(&browser)).unwrap();
+                let is_list = LISTS.contains(&name);
+                let height_max = if is_list { LIST_HEIGHT_MAX } else { PICTURE_HEIGHT_MAX };
+                fs::write(folder.join(file), picture(&browser, height_max)).unwrap();
             }
         }
     }
@@ -56,7 +60,13 @@ impl Demo {
         let said = Said::by(program.stderr.take().unwrap());
         let line = said.await_line("The web page: ");
         let http = line.split_once("http://").unwrap().1.trim_end_matches('/').to_owned();
-        Demo { http, _program: program }
+        let demo = Demo { http, _program: program };
+        // The history is made every ten seconds: then the last failures are in the charts, too.
+        wait_until("the last failures in the history", || {
+            let failures = demo.ask("/api/v1/failures?queue=webhooks");
+            failures["failures"].as_array().is_some_and(|found| !found.is_empty())
+        });
+        demo
     }
 
     fn ask(&self, path: &str) -> Value {
@@ -93,11 +103,11 @@ fn pages(demo: &Demo) -> Vec<(&'static str, String)> {
 }
 
 /// A picture of the page, up to what a person sees of it who scrolls once, as PNG.
-fn picture(browser: &Browser) -> Vec<u8> {
+fn picture(browser: &Browser, height_max: u64) -> Vec<u8> {
     let size = browser.run(
         "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]",
     );
-    let height = size[1].as_u64().unwrap_or_default().min(PICTURE_HEIGHT_MAX);
+    let height = size[1].as_u64().unwrap_or_default().min(height_max);
     let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": height, "scale": 1 });
     let taken = browser.devtools(
         "Page.captureScreenshot",

@@ -36,8 +36,8 @@ impl Jobs<'_> {
     pub fn explain(&self, job: JobRef) -> Result<Gated<Option<Explanation>>, FetchError> {
         let mut read = None;
         retried(|| match self.look(job, read.take()) {
-            Look::Whole(answer) => Ok(answer),
-            Look::Unread(place) => {
+            Ok(answer) => Ok(answer),
+            Err(Unread(place)) => {
                 read = Some((place, self.0.finished_image(place)?));
                 Err(FetchError::Moved)
             }
@@ -46,7 +46,11 @@ impl Jobs<'_> {
 
     /// One look under the lock. `read` is the image of a finished job, and where it was read: the job
     /// may have been retried, deleted or moved since.
-    fn look(&self, job: JobRef, read: Option<(Place, JobImage)>) -> Look {
+    fn look(
+        &self,
+        job: JobRef,
+        read: Option<(Place, JobImage)>,
+    ) -> Result<Gated<Option<Explanation>>, Unread> {
         let has_constraints = self.0.constraints().exist();
         let inner = self.0.enter();
         let image = match inner.look_up(job) {
@@ -56,22 +60,17 @@ impl Jobs<'_> {
                 Some((place, image)) if place == stub.image() => {
                     Some(JobImage { kept_until_ms: stub.kept_until_ms(), ..image })
                 }
-                _ => return Look::Unread(stub.image()),
+                _ => return Err(Unread(stub.image())),
             },
         };
         let now_ms = self.0.now_ms();
         let explained = image.map(|image| inner.explanation(image, has_constraints, now_ms));
-        Look::Whole(inner.gated(explained))
+        Ok(inner.gated(explained))
     }
 }
 
-/// What one look comes to.
-enum Look {
-    /// All that was asked.
-    Whole(Gated<Option<Explanation>>),
-    /// The image of a finished job is to be read first, from here.
-    Unread(Place),
-}
+/// The image of a finished job is to be read first, from here.
+struct Unread(Place);
 
 impl Inner {
     fn explanation(&self, image: JobImage, has_constraints: bool, now_ms: u64) -> Explanation {

@@ -12,7 +12,7 @@ use crate::constraints::{few, in_queue, put, relabel};
 use crate::harness::{Bench, TakeApart, TakeApartResult, plain, somebody};
 
 fn explained(engine: &Engine, id: JobId) -> Option<Explanation> {
-    engine.jobs().explain(JobRef::Id(id)).unwrap().value()
+    engine.jobs().explain(JobRef::Id(id)).expect("readable").value()
 }
 
 fn pause(bench: &Bench, queue: &'static [u8]) {
@@ -21,7 +21,7 @@ fn pause(bench: &Bench, queue: &'static [u8]) {
     let paused = people.change_queue(Action::Pause, &Bytes::from_static(queue), |settings| {
         settings.paused = true;
     });
-    paused.value().unwrap();
+    paused.value().expect("it is there");
 }
 
 #[test]

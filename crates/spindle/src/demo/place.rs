@@ -17,7 +17,7 @@ use anyhow::{Context, anyhow, bail};
 use rand::Rng;
 use tempfile::TempDir;
 
-use super::doors::Addresses;
+use super::{doors::Addresses, past};
 use crate::client::web::ApiRequest;
 
 /// Ports below those that the system gives to clients: a port that is free while the server is down

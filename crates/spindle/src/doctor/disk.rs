@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{fcntl::OFlag, sys::statvfs::statvfs};
+use spindle_log::Room;
 
 use super::{Findings, said};
 use crate::config::Config;

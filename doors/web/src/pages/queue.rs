@@ -161,12 +161,25 @@ fn setting_words(name: &str) -> String {
 }
 
 fn setting_value(name: &str, value: &Value) -> String {
+    if name == "backoff" {
+        return backoff_words(value);
+    }
     match value.as_u64() {
         Some(ms) if name.ends_with("_ms") => duration_ms(ms),
         Some(number) if name.starts_with("bytes") => bytes(number),
         Some(number) => grouped(number),
         None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
     }
+}
+
+/// `30 s, times 2, at most 1 h`.
+fn backoff_words(value: &Value) -> String {
+    let ms = |field: &str| value[field].as_u64().map(duration_ms).unwrap_or_default();
+    let mut words = ms("base_ms");
+    if value["factor"].as_f64().is_some_and(|factor| factor > 1.0) {
+        words += &format!(", times {}, at most {}", value["factor"], ms("cap_ms"));
+    }
+    words
 }
 
 fn working(found: &WorkerPage, name: &QueueName, now_ms: u64) -> Markup {

@@ -302,13 +302,15 @@ async fn a_queue_says_what_is_in_it_and_who_works() {
     bench.submit(json!({ "queue": "mail" })).await;
     let leased = bench.submit(json!({ "queue": "mail", "priority": 5 })).await;
     bench.lease("mail", "worker-7").await;
-    let settings = json!({ "keep_ms": 86_400_000, "jobs_max": 5_000 });
+    let backoff = json!({ "base_ms": 30_000, "factor": 2, "cap_ms": 3_600_000 });
+    let settings = json!({ "keep_ms": 86_400_000, "jobs_max": 5_000, "backoff": backoff });
     bench.api("", "PUT", "/api/v1/queues/mail/settings", Some(settings)).await.is(200);
     let page = bench.page("/queue?queue=mail").await;
     page.is_sound("a queue");
     page.says("ready 1 leased 1");
     page.says("worker-7");
     page.says("Keep 1 day");
+    page.says("Backoff 30 s, times 2, at most 1 h");
     page.says("Jobs max 5,000");
     let workers = bench.page("/workers").await;
     workers.is_sound("/workers");
