@@ -13,7 +13,7 @@ use bytes::Bytes;
 use harness::{Server, Step, in_any_life, live_images, random_life};
 use spindle_core::command::{Claim, Compact, Lease, Select};
 use spindle_core::job::{Cause, Label, Scope};
-use spindle_core::{Command, Event, Found, JobId, JobImage, Rejection, Status};
+use spindle_core::{Command, Event, Found, JobId, JobImage, ReadyBefore, Rejection, Status};
 
 fn leased_by(outcome: &Result<Vec<Event>, Rejection>) -> Option<&spindle_core::event::Leased> {
     outcome.iter().flatten().find_map(|event| match event {
@@ -497,6 +497,10 @@ fn counts_of_queues_are_the_jobs_in_them() {
         for queue in server.state.queues_from(b"", false) {
             let ready = server.state.ready_jobs(&queue.name, 0).count();
             assert_eq!(ready, queue.counts[Status::Ready as usize]);
+            for (before, job) in server.state.ready_jobs(&queue.name, 0).enumerate() {
+                let place = ReadyBefore { count: before, at_least: false };
+                assert_eq!(server.state.ready_before(job.id()), Some(place));
+            }
             let scheduled = server.state.scheduled_jobs(&queue.name).count();
             assert_eq!(scheduled, queue.counts[Status::Scheduled as usize]);
             let jobs = server.state.ready_jobs(&queue.name, 0);

@@ -52,8 +52,8 @@ pub use clock::{Clock, SystemClock};
 pub use command_log::{COMMANDS, CommandLog, ShownName, logs_commands};
 pub use commit::{Committed, Payload, cohort, record};
 pub use constraints::{
-    BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint, RelabelStep,
-    Relabelling,
+    BucketLine, ConstraintView, Expected, HeldBack, HeldQueues, JobNow, Opaque, PutConstraint,
+    RelabelStep, Relabelling,
 };
 pub use damage::{DamagedBytes, DamagedJob};
 pub use door::{
@@ -68,14 +68,15 @@ pub use observe::{
 };
 pub use options::{Faults, Options};
 pub use read::{
-    Counts, EventSummary, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage, FetchError, JobLine,
-    JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
+    Counts, EventSummary, Explanation, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage,
+    FetchError, JobLine, JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
+pub use spindle_log::Room as DiskRoom;
 pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};
 pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
 pub use start::{Each, StartError, fold_state};
 pub use views::{AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
-pub use wait::{Caller, SleepReply};
+pub use wait::{Caller, Progress, SleepReply};

@@ -81,6 +81,17 @@ impl Book {
         self.server.points(range, now_ms, max).known(|slot| slot.seen_ms)
     }
 
+    /// What the server did in the last minute, as far as it is known: up to the last look at it.
+    pub fn last_minute(&self, now_ms: u64) -> ServerSlot {
+        let Points { step_ms, points } = self.server(Range::Hour, now_ms, usize::MAX);
+        let mut sum = ServerSlot::default();
+        let is_recent = |at_ms: u64| at_ms + step_ms + 60_000 > now_ms;
+        for (_, slot) in points.iter().filter(|(at_ms, _)| is_recent(*at_ms)) {
+            sum.add(slot);
+        }
+        sum
+    }
+
     /// What went through a queue, in at most so many points: none of one that is not followed.
     pub fn queue(&self, name: &[u8], range: Range, now_ms: u64, max: usize) -> Points<QueueSlot> {
         let row = self.queues.get(&Bytes::copy_from_slice(name));

@@ -96,6 +96,7 @@ impl Http {
             places: places.clone(),
             history,
             jobd_master,
+            data: (!config.memory).then(|| config.data.clone()),
             ..Options::default()
         };
         let jobq = spindle_jobq::Options {

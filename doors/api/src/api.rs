@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub history: History,
     /// The jobd master, if the server runs one.
     pub jobd_master: Option<MasterHandle>,
+    /// The folder of the log, for how much room its disk has; none for a log in memory.
+    pub data: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             places: Places::default(),
             history: History::default(),
             jobd_master: None,
+            data: None,
         }
     }
 }

@@ -13,10 +13,11 @@ use spindle_budget::Budgets;
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
 use spindle_engine::spans::SpanCounts;
-use spindle_engine::{Engine, MeterReadings, Readings, Tally};
+use spindle_engine::{DiskRoom, Engine, MeterReadings, Readings, Tally};
 use spindle_limits::{Of, Reason, Refusals};
 use tokio::task::yield_now;
 
+use crate::api::Options;
 use crate::routes::queues::oldest_ready_ms;
 use crate::view::status_word;
 
@@ -46,12 +47,25 @@ pub(crate) struct AtDoors {
     pub handshakes: Vec<(&'static str, u64)>,
 }
 
+/// How much room the disk of the log has.
+fn on_disk(registry: &mut Registry, room: DiskRoom) {
+    for (name, help, value) in [
+        ("disk_free", "What is free on the disk of the log", room.free_bytes),
+        ("disk", "All of the disk of the log", room.bytes),
+    ] {
+        registry.register_with_unit(name, help, Unit::Bytes, gauge(value));
+    }
+}
+
 /// All numbers in OpenMetrics.
-pub(crate) async fn open_metrics(engine: &Engine, doors: &AtDoors, budgets: &Budgets) -> String {
+pub(crate) async fn open_metrics(engine: &Engine, doors: &AtDoors, options: &Options) -> String {
     let mut registry = Registry::with_prefix("spindle");
     server(&mut registry, engine);
+    if let Some(room) = options.disk_room() {
+        on_disk(&mut registry, room);
+    }
     at_doors(&mut registry, doors);
-    held(&mut registry, budgets);
+    held(&mut registry, &options.budgets);
     times(&mut registry, engine);
     queues(&mut registry, engine).await;
     let mut text = String::new();

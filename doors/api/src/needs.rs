@@ -31,6 +31,7 @@ pub(crate) const NEEDS: Table = &[
     ("PUT", "/api/v1/constraints/{name}", All(Manage)),
     ("DELETE", "/api/v1/constraints/{name}", All(Manage)),
     ("GET", "/api/v1/constraints/{name}/buckets", All(Read)),
+    ("GET", "/api/v1/constraints/{name}/held", All(Read)),
     ("POST", "/api/v1/lease", Named(Work)),
     ("POST", "/api/v1/leases/batch", Named(Work)),
     ("POST", "/api/v1/leases/{token}/extend", Named(Work)),

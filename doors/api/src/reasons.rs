@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome};
-use spindle_core::{JobImage, Status, Tries, cut_text};
+use spindle_core::{JobImage, ReadyBefore, Status, Tries, cut_text};
 use spindle_engine::HeldBack;
 use spindle_http::door_word;
 use utoipa::ToSchema;
@@ -34,7 +34,7 @@ pub(crate) struct Reason {
     /// `position`: ready jobs of the queue that come before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<usize>,
-    /// `position`: there are more; it was not counted further.
+    /// `position`: there may be more; they were not counted further.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// `constraint`: its name.
@@ -223,12 +223,16 @@ pub(crate) fn constrained(held: HeldBack) -> Reason {
 }
 
 /// How many ready jobs of its queue come before it.
-pub(crate) fn placed(before: usize, at_least: bool) -> Reason {
+pub(crate) fn placed(place: ReadyBefore) -> Reason {
+    let ReadyBefore { count: before, at_least } = place;
+    let come = match before {
+        1 => "1 ready job of its queue comes".to_owned(),
+        _ => format!("{before} ready jobs of its queue come"),
+    };
     let text = match (before, at_least) {
-        (0, _) => "it is the next of its queue".to_owned(),
-        (1, _) => "1 ready job of its queue comes before it".to_owned(),
-        (_, false) => format!("{before} ready jobs of its queue come before it"),
-        (_, true) => format!("at least {before} ready jobs of its queue come before it"),
+        (0, false) => "it is the next of its queue".to_owned(),
+        (_, false) => format!("{come} before it"),
+        (_, true) => format!("at least {come} before it"),
     };
     let mut reason = Reason::new("position", text);
     (reason.before, reason.at_least) = (Some(before), at_least);

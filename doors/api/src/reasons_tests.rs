@@ -180,11 +180,12 @@ fn what_is_not_in_the_job_says_what_to_do_too() {
         assert_eq!((reason.text.as_str(), reason.command.as_deref()), (text, command));
         assert_eq!((reason.until.as_deref(), reason.next.is_some()), (ends, true), "{text}");
     }
+    let line = |count, at_least| placed(ReadyBefore { count, at_least });
     for (reason, text) in [
-        (placed(0, false), "it is the next of its queue"),
-        (placed(1, false), "1 ready job of its queue comes before it"),
-        (placed(2, false), "2 ready jobs of its queue come before it"),
-        (placed(9, true), "at least 9 ready jobs of its queue come before it"),
+        (line(0, false), "it is the next of its queue"),
+        (line(1, false), "1 ready job of its queue comes before it"),
+        (line(2, false), "2 ready jobs of its queue come before it"),
+        (line(9, true), "at least 9 ready jobs of its queue come before it"),
         (workers(1, false), "1 client waits for its queue"),
         (workers(2, true), "2 clients wait for its queue"),
         (workers(0, true), "workers sleep until its queue has work"),

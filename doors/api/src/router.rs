@@ -88,6 +88,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(constraints::list))
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
+        .routes(routes!(constraints::held))
         .routes(routes!(leases::lease))
         .routes(routes!(lease_batch::batch))
         .routes(routes!(leases::extend))

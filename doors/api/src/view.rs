@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, HeldLease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
-use spindle_engine::{Engine, HeldBack, JobNow, failure_words};
+use spindle_engine::{Engine, HeldBack, JobNow, Progress, failure_words, fingerprint_of};
 use spindle_http::door_word;
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
@@ -101,9 +101,17 @@ pub(crate) struct Job {
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseShown>,
+    /// How far its worker says it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<ProgressShown>,
     /// Constraints that keep it from starting now, even if its turn came.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     held_by: Vec<HeldBy>,
+    /// What its last attempt said if it failed, without what differs from job to job:
+    /// `GET /api/v1/failures` groups failures by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "connection refused to db-#")]
+    fingerprint: Option<String>,
     /// What the payload is.
     payload_type: Kind,
     /// How long the payload is.
@@ -246,6 +254,29 @@ pub(crate) struct Result {
     code: String,
 }
 
+/// How far a worker says it is: two texts, as it wrote them, which usually are numbers.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Progress)]
+pub(crate) struct ProgressShown {
+    /// How much is done.
+    numerator: String,
+    /// Of how much.
+    denominator: String,
+    /// How many seconds it will take, if the worker said that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining_s: Option<u32>,
+}
+
+impl From<Progress> for ProgressShown {
+    fn from(Progress { numerator, denominator, remaining_s }: Progress) -> ProgressShown {
+        ProgressShown {
+            numerator: text(&numerator),
+            denominator: text(&denominator),
+            remaining_s: Some(remaining_s).filter(|seconds| *seconds > 0),
+        }
+    }
+}
+
 /// A past attempt.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Attempt)]
@@ -287,7 +318,7 @@ pub(crate) struct Bodies {
 
 impl Job {
     pub fn new(engine: &Engine, image: &JobImage, bodies: Bodies, host: &str) -> Job {
-        let JobNow { tries, held_back, .. } = engine.jobs().now(image);
+        let JobNow { tries, held_back, progress, .. } = engine.jobs().now(image);
         let held_by = HeldBy::all(image, held_back);
         let id = JobId(image.id);
         let options = image.options();
@@ -331,7 +362,9 @@ impl Job {
             traceparent: options.trace.as_deref().map(ToString::to_string),
             foreground: image.foreground,
             lease: image.lease.as_ref().map(|lease| lease_shown(lease, image.attempts)),
+            progress: progress.map(ProgressShown::from),
             held_by,
+            fingerprint: fingerprint_of(image),
             payload_type: payload_kind,
             payload_bytes: image.payload.as_ref().map_or(0, |payload| payload.len),
             payload,

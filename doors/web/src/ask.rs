@@ -60,6 +60,15 @@ impl IntoResponse for Fault {
     }
 }
 
+/// What has to be there for something to be put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Match<'a> {
+    /// What was read with this entity tag.
+    Tag(&'a str),
+    /// Nothing.
+    Nothing,
+}
+
 /// What a page comes to.
 pub(crate) type Asked<T> = Result<T, Fault>;
 
@@ -87,10 +96,19 @@ impl Ask {
         Ok((read(&body)?, tag.unwrap_or_default().to_owned()))
     }
 
-    /// Replaces something that is still as it was read, as its tag says.
-    pub async fn put(&self, path: &str, body: &Value, tag: &str) -> Asked<()> {
-        let request = Request::put(path).header(header::IF_MATCH, tag);
+    /// Puts something, if what is there is as it should be.
+    pub async fn put(&self, path: &str, body: &Value, matching: Match<'_>) -> Asked<()> {
+        let request = match matching {
+            Match::Tag(tag) => Request::put(path).header(header::IF_MATCH, tag),
+            Match::Nothing => Request::put(path).header(header::IF_NONE_MATCH, "*"),
+        };
         self.answer(request, Some(body)).await.map(drop)
+    }
+
+    /// Removes something that is still as it was read, as its tag says.
+    pub async fn remove(&self, path: &str, tag: &str) -> Asked<()> {
+        let request = Request::delete(path).header(header::IF_MATCH, tag);
+        self.answer(request, None).await.map(drop)
     }
 
     /// An answer with its bytes as they are.

@@ -55,7 +55,7 @@ pub(crate) struct QueueHistory {
     pub history: History,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 pub(crate) struct Point {
     at: String,
     seen_ms: u64,

@@ -13,8 +13,8 @@ use crate::face::{dressed, face};
 use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
-    assets, audit, bytes, constraints, job, job_table, jobd, jobs, login, overview, queue, queues,
-    server, submit, theme, workers,
+    assets, audit, bytes, constraint, constraints, job, job_table, jobd, jobs, login, overview,
+    queue, queues, server, submit, theme, workers,
 };
 use crate::web::Web;
 
@@ -39,6 +39,15 @@ impl Web {
             .route("/jobd", get(jobd::list))
             .route("/jobd/{action}", get(actions::jobd::ask).post(actions::jobd::act))
             .route("/constraints", get(constraints::list))
+            .route("/constraint", get(constraint::show))
+            .route(
+                "/constraint/edit",
+                get(actions::constraint::show).post(actions::constraint::save),
+            )
+            .route(
+                "/constraint/remove",
+                get(actions::constraint::ask_remove).post(actions::constraint::remove),
+            )
             .route("/audit", get(audit::list))
             .route("/server", get(server::show))
             .route("/submit", get(submit::show).post(submit::take))

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_http::{ConditionBody, RateBody};
 
+use crate::past::Point;
+
 /// A queue's name, as text or in base64.
 #[derive(Deserialize, Default, Clone, PartialEq, Debug)]
 pub(crate) struct QueueName {
@@ -91,6 +93,8 @@ pub(crate) struct Job {
     #[serde(default)]
     pub foreground: bool,
     pub lease: Option<Lease>,
+    pub progress: Option<Progress>,
+    pub fingerprint: Option<String>,
     pub payload_type: String,
     pub payload_bytes: u64,
     #[serde(default)]
@@ -124,6 +128,14 @@ pub(crate) struct Lease {
     pub worker: String,
     pub started_at: String,
     pub deadline_at: Option<String>,
+}
+
+/// How far a worker says it is.
+#[derive(Deserialize)]
+pub(crate) struct Progress {
+    pub numerator: String,
+    pub denominator: String,
+    pub remaining_s: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -344,6 +356,21 @@ pub(crate) struct Bucket {
 }
 
 #[derive(Deserialize)]
+pub(crate) struct HeldPage {
+    pub queues: Vec<HeldQueue>,
+    #[serde(default)]
+    pub partial: bool,
+}
+
+/// A queue whose jobs wait for a constraint.
+#[derive(Deserialize)]
+pub(crate) struct HeldQueue {
+    #[serde(flatten)]
+    pub queue: QueueName,
+    pub jobs: u64,
+}
+
+#[derive(Deserialize)]
 pub(crate) struct AuditPage {
     pub entries: Vec<AuditEntry>,
     pub next_cursor: Option<String>,
@@ -388,6 +415,16 @@ pub(crate) struct Server {
     pub waits: u64,
     pub log_bytes: u64,
     pub budgets: Vec<Budget>,
+    pub limits: Vec<Limit>,
+    pub last_minute: Point,
+}
+
+/// A limit, and how much of it is used.
+#[derive(Deserialize, Clone)]
+pub(crate) struct Limit {
+    pub name: String,
+    pub used: u64,
+    pub max: u64,
 }
 
 #[derive(Deserialize, Clone)]

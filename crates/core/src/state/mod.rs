@@ -31,7 +31,7 @@ pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
 use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
-pub use read::{Found, JobView, QueueListing};
+pub use read::{Found, HeldBackSlice, JobView, QueueListing, ReadyBefore};
 pub(crate) use ready::priority_class;
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};

@@ -360,6 +360,16 @@ impl<K: OrderKey> OrderedList<K> {
         self.chunks_from(at).flat_map(|chunk| chunk.entries.iter().copied()).skip(left)
     }
 
+    /// How many entries have keys below this one. Of chunks before that of the key only the lengths are
+    /// read, so it is cheap among millions.
+    pub fn count_below(&self, key: K, key_of: impl Fn(u32) -> K) -> usize {
+        let Some((block, number)) = self.chunk_for(key) else { return 0 };
+        let chunks = self.blocks[..block].iter().flatten().chain(&self.blocks[block][..number]);
+        let before: usize = chunks.map(|chunk| chunk.entries.len()).sum();
+        let own = &self.blocks[block][number].entries;
+        before + own.partition_point(|entry| key_of(*entry) < key)
+    }
+
     fn chunks_from(&self, (block, number): ChunkAt) -> impl Iterator<Item = &Chunk<K>> + '_ {
         self.blocks.iter().skip(block).flatten().skip(number)
     }
@@ -452,6 +462,8 @@ mod tests {
                 assert_eq!(keys(&list), set.iter().copied().collect::<Vec<_>>());
                 let from: Vec<u32> = list.iter_from(u128::from(entry) * 3 + 1, key_of).collect();
                 assert_eq!(from, set.range(entry + 1..).copied().collect::<Vec<_>>());
+                let below = list.count_below(u128::from(entry) * 3, key_of);
+                assert_eq!(below, set.range(..entry).count());
                 let skip = (draw % 4000) as usize;
                 let after: Vec<u32> = list.iter_after(skip).collect();
                 assert_eq!(after, set.iter().skip(skip).copied().collect::<Vec<_>>());

@@ -6,6 +6,30 @@ use crate::failure_text::attempts_len;
 use crate::job::{Deletion, JobId, JobImage, Outcome, Status};
 use crate::payload::BytesRef;
 
+/// Groups whose jobs are counted in one look: a queue may have as many groups as its constraints have
+/// values.
+const GROUPS_COUNTED_MAX: usize = 1_024;
+
+/// How many ready jobs of a queue come before one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadyBefore {
+    /// So many.
+    pub count: usize,
+    /// There may be more: the queue has too many groups to look at all of them.
+    pub at_least: bool,
+}
+
+/// Some of the queues whose ready jobs a constraint holds back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HeldBackSlice {
+    /// Names, and how many ready jobs cannot start now.
+    pub queues: Vec<(Bytes, usize)>,
+    /// The queue behind which to go on; none at the end.
+    pub next: Option<Bytes>,
+    /// A queue had too many groups to look at all of them.
+    pub is_partial: bool,
+}
+
 /// A job that was looked up.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
@@ -383,6 +407,41 @@ impl State {
             })
     }
 
+    /// Queues whose ready jobs a constraint holds back, by name, after this one: a slice of them, for
+    /// only so many groups are looked at. Of a queue with more groups than that some jobs may not be
+    /// counted.
+    pub fn held_back(&self, rule: &Constraint, after: Option<&[u8]>, now_ms: u64) -> HeldBackSlice {
+        use std::ops::Bound;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut slice = HeldBackSlice::default();
+        let mut left = GROUPS_COUNTED_MAX;
+        for number in self.queue_names.range::<[u8], _>((start, Bound::Unbounded)).map(|it| it.1) {
+            let Some(queue) = self.queue_at(*number) else { continue };
+            let groups_count = queue.groups_count();
+            if slice.next.is_some() && groups_count > left {
+                return slice;
+            }
+            let looked_at = queue.groups.iter().take(left);
+            let jobs = looked_at.map(|group| self.held_back_of(group, rule, now_ms)).sum();
+            slice.is_partial |= groups_count > left;
+            if jobs > 0 {
+                slice.queues.push((queue.name.clone(), jobs));
+            }
+            slice.next = Some(queue.name.clone());
+            left = left.saturating_sub(groups_count);
+        }
+        slice.next = None;
+        slice
+    }
+
+    /// Ready jobs of a group that a constraint holds back.
+    fn held_back_of(&self, group: &Group, rule: &Constraint, now_ms: u64) -> usize {
+        let mut labels = group.labels.iter().filter(|label| label.constraint == rule.number);
+        let is_held =
+            |label: &Label| self.bucket(*label).is_some_and(|bucket| !bucket.admits(rule, now_ms));
+        if group.ready.is_empty() || !labels.any(is_held) { 0 } else { group.ready.len() }
+    }
+
     /// How many queues there are.
     pub fn queues_count(&self) -> usize {
         self.queue_names.len()
@@ -404,6 +463,17 @@ impl State {
         let lists = full.into_iter().map(|group| group.ready.iter_after(0));
         let merged = merged(lists, |number| self.jobs.live[number].ready_key());
         Box::new(merged.skip(skip).map(view))
+    }
+
+    /// How many ready jobs of its queue come before a job; none if the job is not ready.
+    pub fn ready_before(&self, id: JobId) -> Option<ReadyBefore> {
+        let job = self.job(id)?.live().filter(|job| job.status() == Status::Ready)?;
+        let (key, queue) = (job.live().ready_key(), self.queue_at(job.live().queue())?);
+        let mut groups = queue.groups.iter().filter(|group| !group.ready.is_empty());
+        let key_of = |number| self.jobs.live[number].ready_key();
+        let looked_at = groups.by_ref().take(GROUPS_COUNTED_MAX);
+        let count = looked_at.map(|group| group.ready.count_below(key, key_of)).sum();
+        Some(ReadyBefore { count, at_least: groups.next().is_some() })
     }
 
     /// Scheduled jobs of a queue, next one first.

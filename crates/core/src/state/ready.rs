@@ -65,6 +65,11 @@ pub struct Group {
 }
 
 impl Queue {
+    /// How many groups it has: the two without labels are always there.
+    pub(crate) fn groups_count(&self) -> usize {
+        2 + self.by_labels.len()
+    }
+
     pub(crate) fn new(name: Bytes) -> Queue {
         let mut groups = Numbered::default();
         groups.insert(Group::default());

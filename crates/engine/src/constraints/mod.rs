@@ -15,4 +15,6 @@ pub(crate) use newest::Rules;
 pub(crate) use pass::Pass;
 pub use pass::Relabelling;
 pub use relabelling::Step as RelabelStep;
-pub use rules::{BucketLine, ConstraintView, Expected, HeldBack, JobNow, Opaque, PutConstraint};
+pub use rules::{
+    BucketLine, ConstraintView, Expected, HeldBack, HeldQueues, JobNow, Opaque, PutConstraint,
+};

@@ -1,5 +1,7 @@
 //! Putting, looking at and removing constraints, by the names people give them.
 
+use std::cmp::Reverse;
+
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::audit::Action;
@@ -13,10 +15,14 @@ use crate::audit::{Audit, Deed, People};
 use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::{Constraints, Jobs};
+use crate::wait::Progress;
 use spindle_matching::{
     ConstraintSpec, Matcher, QueuePattern, UnreadableMatcher, check_name, decode_matcher,
     encode_matcher,
 };
+
+/// So many slices are looked at for who waits for a constraint.
+const HELD_SLICES_MAX: usize = 32;
 
 /// What has to be there for a put or a removal to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +89,15 @@ pub struct BucketLine {
     pub frees_ms: Option<u64>,
 }
 
+/// Who waits for a constraint.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HeldQueues {
+    /// Queues, and how many of their ready jobs it holds back.
+    pub queues: Vec<(Bytes, usize)>,
+    /// There may be more queues, or more jobs.
+    pub is_partial: bool,
+}
+
 /// A constraint that keeps a job from starting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeldBack {
@@ -105,19 +120,30 @@ pub struct JobNow {
     pub is_queue_paused: bool,
     /// Constraints that would keep it from starting now.
     pub held_back: Vec<HeldBack>,
+    /// How far its holder says it is.
+    pub progress: Option<Progress>,
 }
 
 impl Jobs<'_> {
-    /// What the state says of a job besides its image: its limits, and what would keep it from
-    /// starting now.
+    /// What the state says of a job besides its image: its limits, what would keep it from starting
+    /// now, and how far its holder says it is.
     pub fn now(&self, image: &JobImage) -> JobNow {
         let has_constraints = self.0.constraints().exist();
-        let inner = self.0.shared.inner.lock();
-        let state = &inner.state;
-        let paused = state.queue(&image.queue).is_some_and(|queue| queue.settings().paused);
-        let now_ms = self.0.now_ms();
+        self.0.shared.inner.lock().job_now(image, has_constraints, self.0.now_ms())
+    }
+}
+
+impl Inner {
+    /// As [`Jobs::now`], within a look at more.
+    pub(crate) fn job_now(&self, image: &JobImage, has_constraints: bool, now_ms: u64) -> JobNow {
+        let state = &self.state;
         let held_back = if has_constraints { held_back(state, image, now_ms) } else { Vec::new() };
-        JobNow { tries: state.tries_of(image), is_queue_paused: paused, held_back }
+        JobNow {
+            tries: state.tries_of(image),
+            is_queue_paused: state.queue(&image.queue).is_some_and(|it| it.settings().paused),
+            held_back,
+            progress: self.waiting.reports.progress(JobId(image.id)),
+        }
     }
 }
 
@@ -209,6 +235,31 @@ impl Constraints<'_> {
         let lines = lines.collect();
         let next = listed.next().map(|(label, _)| label.value);
         (lines, next)
+    }
+
+    /// The queues whose ready jobs a constraint holds back, those with the most jobs first. A list for
+    /// people: it may be a moment ahead of the disk, and other calls come between its slices.
+    pub fn held_queues(&self, name: &str, limit: usize) -> HeldQueues {
+        let mut held = HeldQueues::default();
+        let mut after = None;
+        for _ in 0..HELD_SLICES_MAX {
+            let slice = {
+                let inner = self.0.enter();
+                let Some(rule) = inner.constraint_named(name) else { return HeldQueues::default() };
+                inner.state.held_back(rule, after.as_deref(), inner.now_ms)
+            };
+            held.queues.extend(slice.queues);
+            held.is_partial |= slice.is_partial;
+            after = slice.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        held.is_partial |= after.is_some();
+        held.queues.sort_by_key(|(_, jobs)| Reverse(*jobs));
+        held.is_partial |= held.queues.len() > limit;
+        held.queues.truncate(limit);
+        held
     }
 
     fn view(&self, state: &State, rule: &Constraint) -> ConstraintView {

@@ -10,6 +10,7 @@ use super::stats::Stats;
 use super::traffic::{QueueTraffic, Tally};
 use super::workers::WorkerView;
 use crate::gate::Gate;
+use crate::inner::Inner;
 use crate::views::Observe;
 
 /// No more clients than this are reported as waiting for a queue: doors show the number to people.
@@ -24,6 +25,10 @@ pub struct Gauges {
     pub durable: Gate,
     /// What the kept records take.
     pub log_bytes: u64,
+    /// The most that they may take; `u64::MAX` is no limit.
+    pub log_bytes_max: u64,
+    /// The most unfinished jobs; `u64::MAX` is no limit.
+    pub unfinished_max: u64,
     /// Bytes decided and not durable yet.
     pub undurable_bytes: usize,
     /// Clients that wait: for jobs, results, room, events.
@@ -61,10 +66,13 @@ impl Observe<'_> {
         let is_log_full = self.0.is_log_full();
         let inner = self.0.shared.inner.lock();
         let unfinished = inner.state.unfinished_count() as u64;
+        let unfinished_max = inner.state.defaults().unfinished_max;
         Gauges {
             log_first,
             durable: self.0.durable(),
             log_bytes,
+            log_bytes_max: self.0.shared.log_bytes_max,
+            unfinished_max,
             undurable_bytes: inner.batch.undurable_bytes(),
             waits: inner.waiting.list.len(),
             jobs: inner.state.jobs_count(),
@@ -76,7 +84,7 @@ impl Observe<'_> {
             is_disk_full: space == Space::ReserveOnly,
             log_cannot_grow: space == Space::CannotGrow,
             is_log_full,
-            is_server_full: unfinished >= inner.state.defaults().unfinished_max,
+            is_server_full: unfinished >= unfinished_max,
             is_stopping: inner.stopping,
         }
     }
@@ -130,11 +138,18 @@ impl Observe<'_> {
     /// How many clients wait for a job of a queue, up to 1,000. Sleepers, who would have to be
     /// called first, are not among them.
     pub fn waiting_leases(&self, queue: &[u8]) -> usize {
-        self.0.shared.inner.lock().waiting.list.count_for_queue(queue).min(WAITING_MAX)
+        self.0.shared.inner.lock().waiting_leases(queue)
     }
 
     /// Whether some worker sleeps until there is a job of a queue.
     pub fn has_sleepers(&self, queue: &[u8]) -> bool {
         self.0.shared.inner.lock().waiting.list.has_asleep(queue)
+    }
+}
+
+impl Inner {
+    /// As [`Observe::waiting_leases`], within a look at more.
+    pub(crate) fn waiting_leases(&self, queue: &[u8]) -> usize {
+        self.waiting.list.count_for_queue(queue).min(WAITING_MAX)
     }
 }

@@ -4,6 +4,7 @@
 //! and finished jobs from the log without it. Its answer carries the gate of what it reveals.
 
 mod bytes;
+mod explain;
 mod feed;
 mod jobs;
 mod queues;
@@ -12,6 +13,7 @@ mod segments;
 mod survey;
 
 pub use bytes::FetchError;
+pub use explain::Explanation;
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
 pub(crate) use jobs::retried;
 pub use jobs::{JobProgress, JobRef};

@@ -132,20 +132,6 @@ impl Queues<'_> {
     pub fn payload_bytes(&self, queue: &[u8]) -> u64 {
         self.0.enter().state.queue(queue).map_or(0, Queue::payload_bytes)
     }
-
-    /// Looks for a ready job in the line of its queue, behind `skip` others and at most `limit`
-    /// further: how many were passed over, and whether it was found.
-    pub fn position(&self, queue: &[u8], job: JobId, skip: usize, limit: usize) -> (usize, bool) {
-        let inner = self.0.enter();
-        let mut passed = 0;
-        for ready in inner.state.ready_jobs(queue, skip).take(limit) {
-            if ready.id() == job {
-                return (passed, true);
-            }
-            passed += 1;
-        }
-        (passed, false)
-    }
 }
 
 impl People<'_> {

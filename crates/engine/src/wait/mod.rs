@@ -16,5 +16,6 @@ mod watch;
 pub(crate) use calls::Spare;
 pub use list::Caller;
 pub(crate) use list::{Wait, WaitFor};
+pub use reports::Progress;
 pub(crate) use waiting::Waiting;
 pub use wakeups::SleepReply;

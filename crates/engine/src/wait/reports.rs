@@ -7,6 +7,17 @@ use spindle_core::JobId;
 
 use crate::answer::News;
 
+/// How far the holder of a lease says it is: two texts, which usually are numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// How much is done.
+    pub numerator: Bytes,
+    /// Of how much.
+    pub denominator: Bytes,
+    /// How long it will take; 0 if that was not said.
+    pub remaining_s: u32,
+}
+
 /// What holders of live leases reported.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
@@ -34,6 +45,17 @@ impl Reports {
     /// The last report of a job.
     pub fn of(&self, job: JobId) -> Option<&Report> {
         self.by_job.get(&job)
+    }
+
+    /// How far the holder of a job's lease says it is, if it has said that.
+    pub fn progress(&self, job: JobId) -> Option<Progress> {
+        let Report { numerator, denominator, remaining_s, .. } = self.of(job)?;
+        let is_said = !numerator.is_empty() || !denominator.is_empty();
+        is_said.then(|| Progress {
+            numerator: numerator.clone(),
+            denominator: denominator.clone(),
+            remaining_s: *remaining_s,
+        })
     }
 
     /// Keeps what is reported of a job, as far as there is room for it: `job_max` bytes of pieces

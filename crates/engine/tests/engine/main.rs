@@ -10,6 +10,7 @@ mod commits;
 mod compaction;
 mod constraints;
 mod ends;
+mod explain;
 mod feed;
 mod folder;
 mod full_disk;

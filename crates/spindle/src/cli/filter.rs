@@ -47,6 +47,10 @@ pub struct Filter {
     /// Only those with this text in their payload
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
+    /// Only unfinished and dead ones whose last attempt failed like this: "connection refused to db-#",
+    /// as the job's page and `GET /api/v1/failures` have it
+    #[arg(long, value_name = "TEXT")]
+    pub fingerprint: Option<String>,
     /// Only those added at this time or later: 2030-01-31T08:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
@@ -67,6 +71,7 @@ impl Filter {
             ("door", &self.door),
             ("tag", &self.tag),
             ("text", &self.text),
+            ("fingerprint", &self.fingerprint),
             ("created_from", &self.since),
             ("created_before", &self.before),
         ];
@@ -89,7 +94,7 @@ pub struct Selection {
 #[derive(Debug, Args)]
 pub struct Matching {
     /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
-    /// --since and --before
+    /// --fingerprint, --since and --before
     #[arg(long, conflicts_with = "ids")]
     pub all_matching: bool,
     /// Only those of this queue

@@ -18,6 +18,7 @@
 //! - `crew`: the threads, which go on after the server was killed
 //! - `account`: what became of each job; a job that the server accepted and nobody finished is lost
 //! - `place`: the server as a process, its folder, its ports
+//! - `past`: the hour before, for the charts
 //! - `business`: queues as a company has them, from a seed: what the pages show afterwards
 //! - `show`: progress and the table
 //!
@@ -28,6 +29,7 @@ mod account;
 mod business;
 mod crew;
 mod doors;
+mod past;
 mod place;
 mod route;
 mod show;
@@ -67,6 +69,7 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<Code> {
 
 fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
     let screen = Screen::new(args.jobs);
+    screen.line("an hour of jobs is made up first, for the charts".to_owned());
     let http = stage.open().context("cannot start a server")?;
     screen.line(format!("a server runs on ports and in a folder of its own: http://{http}/"));
     let shared = Arc::new(Shared::new(stage.addresses()?, args.jobs));

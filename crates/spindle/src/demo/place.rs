@@ -6,6 +6,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::process::CommandExt,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::sleep,
@@ -16,7 +17,7 @@ use anyhow::{Context, anyhow, bail};
 use rand::Rng;
 use tempfile::TempDir;
 
-use super::doors::Addresses;
+use super::{doors::Addresses, past};
 use crate::client::web::ApiRequest;
 
 /// Ports below those that the system gives to clients: a port that is free while the server is down
@@ -66,6 +67,7 @@ impl Stage {
     fn start(&self) -> anyhow::Result<Addresses> {
         let mut place = self.locked();
         let folder = tempfile::Builder::new().prefix("spindle-demo-").tempdir()?;
+        past::spend(&data_of(&folder)).context("cannot make up the hour before")?;
         let addresses = free_addresses()?;
         let child = start(&folder, &addresses)?;
         *place = Some(Place { addresses, child, folder });
@@ -136,6 +138,11 @@ impl Drop for Place {
     }
 }
 
+/// Where the server's data are.
+fn data_of(folder: &TempDir) -> PathBuf {
+    folder.path().join("data")
+}
+
 /// Starts this program again as a server. What the environment sets for servers is not for this
 /// one, and Ctrl-C at the terminal is the demo's.
 fn start(folder: &TempDir, addresses: &Addresses) -> anyhow::Result<Child> {
@@ -149,7 +156,7 @@ fn start(folder: &TempDir, addresses: &Addresses) -> anyhow::Result<Child> {
         }
     }
     let Addresses { http, workq, gearman, jobd_master } = addresses;
-    command.arg("serve").arg("--data").arg(folder.path().join("data"));
+    command.arg("serve").arg("--data").arg(data_of(folder));
     for (door, address) in [
         ("--http", http),
         ("--workq", workq),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{fcntl::OFlag, sys::statvfs::statvfs};
+use spindle_log::Room;
 
 use super::{Findings, said};
 use crate::config::Config;
@@ -59,8 +60,7 @@ fn nearest(path: &Path) -> Option<PathBuf> {
 }
 
 fn check_room(folder: &Path, config: &Config, findings: &mut Findings) {
-    let Ok(room) = statvfs(folder) else { return };
-    let free = room.blocks_available() * room.fragment_size();
+    let Ok(Room { free_bytes: free, .. }) = Room::at(folder) else { return };
     let taken: u64 = fs::read_dir(&config.data)
         .map(|entries| {
             entries.flatten().filter_map(|it| it.metadata().ok()).map(|it| it.len()).sum()
@@ -76,7 +76,8 @@ fn check_room(folder: &Path, config: &Config, findings: &mut Findings) {
     } else {
         findings.ok("disk-room", found);
     }
-    if room.files_available() == 0 && room.files() > 0 {
+    let inodes = statvfs(folder);
+    if inodes.is_ok_and(|room| room.files_available() == 0 && room.files() > 0) {
         findings.wrong("disk-room", "the file system has no inode left", "remove small files");
     }
 }

@@ -231,3 +231,27 @@ fn keys_lead_to_pages_and_to_the_search() {
     browser.type_into("body", "\u{e004}");
     assert_eq!(browser.run("return document.activeElement.className"), "skip");
 }
+
+#[test]
+fn a_constraint_is_made_raised_and_removed() {
+    let served = Served::empty(&[]);
+    for _ in 0..3 {
+        served.submit(&json!({ "queue": "mail" }));
+    }
+    let browser = Browser::of(&served.http);
+    browser.open("/constraints");
+    browser.press("New constraint…");
+    browser.type_into("input[name=name]", "smtp");
+    browser.type_into("input[name=queue]", "mail");
+    browser.type_into("input[name=running_max]", "0");
+    browser.press("Save the constraint");
+    browser.says("None may run");
+    browser.says("See the ready jobs");
+    browser.press("Change…");
+    browser.type_into("input[name=running_max]", "\u{e003}7");
+    browser.press("Save the constraint");
+    browser.says("At most 7 running at once.");
+    browser.press("Remove…");
+    browser.press("Remove the constraint");
+    browser.says("A constraint limits how many jobs run at once");
+}

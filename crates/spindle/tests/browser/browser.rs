@@ -27,9 +27,6 @@ const FLAGS: [&str; 12] = [
     "--lang=en",
 ];
 
-/// Pictures show no more of a page.
-const PICTURE_HEIGHT_MAX: u64 = 1_400;
-
 /// How wide a screen is, in CSS pixels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Screen {
@@ -293,22 +290,6 @@ impl Browser {
              return isWide ? [`${document.documentElement.scrollWidth} px`, ...named] : [];",
         );
         serde_json::from_value(found).unwrap()
-    }
-
-    /// A picture of the page, up to what a person sees of it who scrolls once.
-    pub fn picture(&self) -> Vec<u8> {
-        use base64::Engine as _;
-        let size = self.run(
-            "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]",
-        );
-        let height = size[1].as_u64().unwrap_or_default().min(PICTURE_HEIGHT_MAX);
-        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": height, "scale": 1 });
-        let taken = self.devtools(
-            "Page.captureScreenshot",
-            json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }),
-        );
-        let data = taken["data"].as_str().unwrap();
-        base64::engine::general_purpose::STANDARD.decode(data).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
 
 /// The pages that have addresses of their own.
-pub const PAGES: [&str; 19] = [
+pub const PAGES: [&str; 23] = [
     "/",
     "/queues",
     "/queue?queue=mail",
@@ -20,9 +20,13 @@ pub const PAGES: [&str; 19] = [
     "/scheduled",
     "/workers",
     "/constraints",
+    "/constraint?name=one-webhook",
+    "/constraint/edit",
+    "/constraint/edit?name=one-webhook",
     "/jobd",
     "/jobd/pause?target=mail",
     "/submit",
+    "/submit?queue=mail",
     "/audit",
     "/server",
     "/nowhere",

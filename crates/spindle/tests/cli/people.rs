@@ -110,6 +110,27 @@ fn a_list_says_how_many_more_there_are() {
 }
 
 #[test]
+fn jobs_that_failed_alike_are_found_by_what_they_said() {
+    let served = served();
+    for (word, queue) in [("db-1", "a"), ("db-22", "b"), ("host x", "a")] {
+        output_of(&served, &["add", queue, &format!("refused by {word}"), "--max-fails", "1"]);
+    }
+    for queue in ["a", "b"] {
+        run(&served, &["work", queue, "--drain", "--", "sh", "-c", "cat >&2; exit 1"]);
+    }
+    let found = |arguments: &[&str]| {
+        let listed = output_of(&served, &[&["jobs", "--json"], arguments].concat());
+        listed.lines().map(|line| object(line)["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["--fingerprint", "refused by db-#"]), [1, 2]);
+    assert_eq!(found(&["b", "--fingerprint", "refused by db-#"]), [2]);
+    assert_eq!(found(&["--fingerprint", "refused"]), Vec::<Value>::new());
+    let retry = ["retry", "--all-matching", "--fingerprint", "refused by db-#", "--yes"];
+    run(&served, &retry);
+    assert_eq!(found(&["--status", "ready"]), [1, 2]);
+}
+
+#[test]
 fn a_list_is_sorted_by_a_column() {
     let served = served();
     for (queue, priority) in [("b", "1"), ("a", "-7"), ("b", "3"), ("a", "1")] {

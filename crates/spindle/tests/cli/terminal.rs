@@ -27,6 +27,11 @@ pub struct Terminal {
 impl Terminal {
     /// Runs `spindle` with all its input and output on a terminal of 24 lines, 100 columns wide.
     pub fn run(url: &str, arguments: &[&str]) -> Self {
+        Self::run_with(url, arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn run_with(url: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).unwrap();
         let stdio = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -36,6 +41,7 @@ impl Terminal {
                 .env("SPINDLE_URL", url)
                 .env("TERM", "xterm")
                 .env_remove("SPINDLE_WORKQ")
+                .envs(environment.iter().copied())
                 .stdin(stdio())
                 .stdout(stdio())
                 .stderr(stdio()),

@@ -1,6 +1,7 @@
 //! `spindle top` on a terminal: what is seen, what keys do, and that the terminal is given back.
 
 use nix::sys::signal::Signal;
+use spindle_testkit::{Certificates, TokensFile};
 
 use crate::{
     fake_workq::{spindle, stderr},
@@ -80,4 +81,47 @@ fn a_server_that_is_not_there_is_an_error_before_the_screen_is_taken() {
     let mut terminal = Terminal::run("http://127.0.0.1:1", &["top"]);
     terminal.await_text("error: cannot connect to http://127.0.0.1:1");
     assert_eq!(terminal.await_end().code(), Some(1));
+}
+
+#[test]
+fn it_asks_over_tls_with_a_token() {
+    let (certificates, tokens) = (Certificates::new(), TokensFile::of_all_roles());
+    let files = certificates.server();
+    let paths = [files.certificate, files.key, certificates.ca(), tokens.path()];
+    let [cert, key, ca, tokens] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let doors = ["--memory", "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let secured = ["--http-tls", "required", "--tls-cert", cert, "--tls-key", key];
+    let guarded = ["--require-auth", "--tokens", tokens];
+    let served = serve(&[&doors[..], &secured, &guarded].concat());
+    let port = served.address_of("http").rsplit(':').next().unwrap().to_owned();
+    let url = format!("https://localhost:{port}");
+    let environment = |token| [("SPINDLE_CA_FILE", ca), ("SPINDLE_TOKEN", token)];
+    let added = spindle(&["add", "mail", "hello"])
+        .env("SPINDLE_URL", &url)
+        .envs(environment("admin"))
+        .output()
+        .unwrap();
+    assert!(added.status.success(), "{}", stderr(&added));
+    let mut terminal = Terminal::run_with(&url, &["top"], &environment("manage"));
+    terminal.await_text(OTHER_SCREEN);
+    terminal.await_text("mail");
+    terminal.press("py");
+    terminal.await_text("queue mail is paused");
+    terminal.press("q");
+    terminal.await_text(FIRST_SCREEN);
+    assert_eq!(terminal.await_end().code(), Some(0));
+    // What one may not is said, and the rest goes on.
+    let mut terminal = Terminal::run_with(&url, &["top"], &environment("read"));
+    terminal.await_text("mail");
+    terminal.press("py");
+    terminal.await_text("manage");
+    terminal.press("q");
+    assert_eq!(terminal.await_end().code(), Some(0));
+    // Who may not come in, or does not trust the server, is told so on the first screen.
+    let mut terminal = Terminal::run_with(&url, &["top"], &environment("nobody"));
+    terminal.await_text("error: ");
+    assert_ne!(terminal.await_end().code(), Some(0));
+    let mut terminal = Terminal::run_with(&url, &["top"], &[("SPINDLE_TOKEN", "read")]);
+    terminal.await_text("error: ");
+    assert_ne!(terminal.await_end().code(), Some(0));
 }

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spindle_core::Rejection;
 use spindle_core::job::Origin;
@@ -14,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::extract::{Args, ConstraintPath, JsonBody};
 use crate::instant;
+use crate::naming;
 use crate::numbers::{bad_cursor, bounded};
 use crate::precondition::{Precondition, revision_of, tag_of};
 
@@ -115,6 +117,47 @@ pub(crate) struct Buckets {
     /// Where to go on; not there at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+}
+
+/// How much of a list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HeldArgs {
+    /// At most this many, 1 to 512; 100 by default.
+    #[param(minimum = 1, maximum = 512)]
+    limit: Option<usize>,
+}
+
+/// Who waits for a constraint.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Held {
+    /// The queues, those with the most jobs first.
+    queues: Vec<HeldQueue>,
+    /// There may be more queues, or more jobs: not all were looked at, or not all are shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
+}
+
+/// A queue whose jobs wait for a constraint.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeldQueue {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    /// Its name in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "base64")]
+    queue_base64: Option<String>,
+    /// Ready jobs that cannot start now.
+    jobs: u64,
+}
+
+impl HeldQueue {
+    fn of((queue, jobs): (Bytes, usize)) -> HeldQueue {
+        let (queue, queue_base64) = naming::text_or_base64(&queue);
+        HeldQueue { queue, queue_base64, jobs: jobs as u64 }
+    }
 }
 
 /// List the constraints, with their first buckets.
@@ -282,6 +325,27 @@ pub(crate) async fn buckets(
     let (lines, next) = api.engine().constraints().buckets(&name, from, limit);
     let buckets = lines.into_iter().map(Bucket::of).collect();
     Ok(Json(Buckets { buckets, next_cursor: next.map(cursor) }))
+}
+
+/// List the queues whose ready jobs a constraint holds back now, those with the most jobs first. A
+/// list for people: the numbers may be a moment ahead of the disk.
+#[utoipa::path(get, path = "/api/v1/constraints/{name}/held",
+    operation_id = "list_held_queues", tag = "constraints",
+    params(ConstraintPath, HeldArgs),
+    responses(
+        (status = 200, description = "Who waits", body = Held),
+        (status = "4XX", description = "Refused")))]
+pub(crate) async fn held(
+    State(api): State<Api>,
+    ConstraintPath(name): ConstraintPath,
+    Args(args): Args<HeldArgs>,
+) -> Answered<Json<Held>> {
+    let limit = checked(args.limit)?;
+    let view = api.engine().constraints().get(&name);
+    api.bridge().durable(view).await.ok_or_else(no_constraint)?;
+    let found = api.engine().constraints().held_queues(&name, limit);
+    let queues = found.queues.into_iter().map(HeldQueue::of).collect();
+    Ok(Json(Held { queues, partial: found.is_partial }))
 }
 
 fn read_cursor(text: &str) -> Answered<u64> {

@@ -84,7 +84,7 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let shaken = options.handshakes.iter();
     let handshakes = shaken.map(|(end, count)| (*end, count.load(Ordering::Relaxed))).collect();
     let doors = AtDoors { open, refused: options.places.refusals(), too_fast, handshakes };
-    let text = form.of(metrics::open_metrics(api.engine(), &doors, &options.budgets).await);
+    let text = form.of(metrics::open_metrics(api.engine(), &doors, options).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];
     (headers, text).into_response()

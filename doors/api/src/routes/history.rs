@@ -154,7 +154,7 @@ pub(crate) struct QueueHistory {
 }
 
 impl Point {
-    fn of_server(at_ms: u64, slot: &ServerSlot) -> Point {
+    pub(crate) fn of_server(at_ms: u64, slot: &ServerSlot) -> Point {
         let ServerSlot { seen_ms, submitted, done, failed, dead, ref commits } = *slot;
         Point {
             at: instant::shown(at_ms),

@@ -6,12 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use spindle_budget::Readings;
+use spindle_engine::{DiskRoom, Gauges};
 use spindle_limits::Reason;
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::instant;
 use crate::routes::health::readiness;
+use crate::routes::history::Point;
 
 /// The server.
 #[derive(Serialize, ToSchema)]
@@ -45,6 +47,40 @@ pub(crate) struct Server {
     log_bytes: u64,
     /// What all clients together make the server hold.
     budgets: Vec<Budget>,
+    /// What else has a limit, and how near it is.
+    limits: Vec<LimitShown>,
+    /// What happened in the last minute, as far as it is known: a point of the history.
+    last_minute: Point,
+}
+
+/// A limit, and how much of it is used.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ServerLimit)]
+pub(crate) struct LimitShown {
+    /// `disk_bytes`: the file system of the log, whatever is on it; `log_bytes`: the log;
+    /// `unfinished_jobs`.
+    #[schema(example = "disk_bytes")]
+    name: &'static str,
+    /// How much is used.
+    used: u64,
+    /// The most.
+    max: u64,
+}
+
+/// The limits that there are.
+fn limits(api: &Api, gauges: &Gauges) -> Vec<LimitShown> {
+    let disk = api.options().disk_room().map(|room| LimitShown {
+        name: "disk_bytes",
+        used: room.bytes.saturating_sub(room.free_bytes),
+        max: room.bytes,
+    });
+    let unfinished = gauges.jobs.saturating_sub(gauges.finished) as u64;
+    let set = [
+        ("log_bytes", gauges.log_bytes, gauges.log_bytes_max),
+        ("unfinished_jobs", unfinished, gauges.unfinished_max),
+    ];
+    let set = set.into_iter().filter(|(.., max)| *max != u64::MAX);
+    disk.into_iter().chain(set.map(|(name, used, max)| LimitShown { name, used, max })).collect()
 }
 
 /// Bytes that clients make the server hold, and how many they may.
@@ -113,10 +149,23 @@ pub(crate) async fn show(State(api): State<Api>) -> Json<Server> {
         waits: gauges.waits,
         log_bytes: gauges.log_bytes,
         budgets: budgets.into(),
+        limits: limits(&api, &gauges),
+        last_minute: last_minute(&api),
     })
 }
 
+fn last_minute(api: &Api) -> Point {
+    let now_ms = api.engine().now_ms();
+    let slot = api.options().history.book().last_minute(now_ms);
+    Point::of_server(now_ms.saturating_sub(60_000), &slot)
+}
+
 impl crate::api::Options {
+    /// The room of the disk that the log is on, if it is on one.
+    pub(crate) fn disk_room(&self) -> Option<DiskRoom> {
+        DiskRoom::at(self.data.as_deref()?).ok()
+    }
+
     fn open(&self, door: &str) -> Option<usize> {
         if door == "http" {
             return Some(self.connections.load(Ordering::Relaxed));

@@ -76,6 +76,7 @@ pub const TABLE: &[Row] = &[
     ("PUT", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
     ("DELETE", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
     ("GET", "/api/v1/constraints/{name}/buckets", Some(Role::Read), About::All),
+    ("GET", "/api/v1/constraints/{name}/held", Some(Role::Read), About::All),
     ("POST", "/api/v1/lease", Some(Role::Work), About::Queue),
     ("POST", "/api/v1/leases/batch", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/extend", Some(Role::Work), About::Job),

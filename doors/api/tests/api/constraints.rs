@@ -311,3 +311,27 @@ async fn a_job_that_is_moved_or_retried_over_http_is_matched_again() {
     bench.call(Method::POST, &format!("{path}/retry")).await;
     assert_eq!(bench.lease("b").await["id"], id);
 }
+
+#[tokio::test]
+async fn queues_that_a_constraint_holds_back_are_listed() {
+    let bench = Bench::new();
+    let limit = json!({ "queue_glob": "mail.*", "per": "/user", "running_max": 1 });
+    put(&bench, "slow", limit).await;
+    let held = async |query: &str| {
+        bench.get(&format!("/api/v1/constraints/slow/held{query}")).await.json()
+    };
+    for (queue, users) in [("mail.a", "aab"), ("mail.b", "aaaa"), ("other", "aaaa")] {
+        for user in users.chars() {
+            bench.submit(json!({ "queue": queue, "payload": { "user": user } })).await;
+        }
+    }
+    assert_eq!(held("").await, json!({ "queues": [] }), "nothing runs yet");
+    bench.lease("mail.a").await;
+    let of = |queue: &str, jobs: u64| json!({ "queue": queue, "jobs": jobs });
+    // Of `mail.a` one job runs, and that of another user may.
+    let queues = json!({ "queues": [of("mail.b", 4), of("mail.a", 1)] });
+    assert_eq!(held("").await, queues);
+    let first = json!({ "queues": [of("mail.b", 4)], "partial": true });
+    assert_eq!(held("?limit=1").await, first);
+    bench.get("/api/v1/constraints/none/held").await.is_problem(404, "constraint_not_found");
+}

@@ -316,6 +316,7 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/constraints",
             "get /api/v1/constraints/{name}",
             "get /api/v1/constraints/{name}/buckets",
+            "get /api/v1/constraints/{name}/held",
             "get /api/v1/events",
             "get /api/v1/failures",
             "get /api/v1/history",

@@ -42,6 +42,11 @@ async fn the_server_tells_its_version_its_doors_and_how_it_is() {
         ],
         "jobs": 2, "jobs_finished": 1, "queues": 1, "waits": 0,
         "budgets": [held("unfinished_input"), held("unread_output")],
+        "limits": [],
+        "last_minute": {
+            "at": "2026-01-02T03:04:35.678Z", "seen_ms": 0, "submitted": 0, "done": 0, "failed": 0,
+            "dead": 0, "commits": 0,
+        },
     });
     assert_eq!(answer, expected);
     bench.log.fill(true);
@@ -51,4 +56,31 @@ async fn the_server_tells_its_version_its_doors_and_how_it_is() {
     let answer = bench.get("/api/v1/server").await.json();
     let said = ["status", "disk_full", "log_cannot_grow"].map(|field| answer[field].clone());
     assert_eq!(said, [json!("log_cannot_grow"), json!(false), json!(true)]);
+}
+
+#[tokio::test]
+async fn the_server_says_how_near_its_limits_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let engine = spindle_engine::Options {
+        log_bytes_max: 1 << 30,
+        defaults: spindle_core::Defaults { unfinished_max: 7, ..Default::default() },
+        ..Default::default()
+    };
+    let bench = Bench::with(move |options| options.data = Some(path), engine);
+    bench.submit(json!({ "queue": "q" })).await;
+    let answer = bench.get("/api/v1/server").await.json();
+    let limit = |name: &str| {
+        let limits = answer["limits"].as_array().unwrap();
+        let found = limits.iter().find(|limit| limit["name"] == name);
+        let found = found.unwrap_or_else(|| panic!("{name} in {answer}"));
+        ["used", "max"].map(|field| found[field].as_u64().unwrap())
+    };
+    assert_eq!(limit("unfinished_jobs"), [1, 7]);
+    assert_eq!(limit("log_bytes"), [answer["log_bytes"].as_u64().unwrap(), 1 << 30]);
+    let [used, max] = limit("disk_bytes");
+    assert!(used < max, "{used} of {max}");
+    let reply = bench.get("/metrics").await;
+    let metrics = reply.text();
+    assert!(metrics.contains("\nspindle_disk_free_bytes "), "{metrics}");
 }

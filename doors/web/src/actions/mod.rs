@@ -2,11 +2,13 @@
 //! many, and one, by a form of that page, that does it. Both ask the API, which checks who asks and
 //! leaves the entry in the audit log.
 
+pub(crate) mod constraint;
 pub(crate) mod job;
 pub(crate) mod jobd;
 pub(crate) mod many;
 pub(crate) mod queue;
 pub(crate) mod settings;
+pub(crate) mod times;
 pub(crate) mod undo;
 
 use axum::response::Response;

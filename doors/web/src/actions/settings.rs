@@ -1,12 +1,13 @@
 //! The settings of a queue: all that the API can set, as a form.
 
 use axum::response::{IntoResponse, Redirect, Response};
-use jiff::{SignedDuration, Span, SpanRelativeTo};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 use spindle_http::{Answered, Problem};
 
 use crate::actions::Answer;
+use crate::actions::times::{time_read, time_written};
+use crate::ask::Match;
 use crate::form::Form;
 use crate::html::{Tab, cut, hidden_form, queue_path, shell};
 use crate::page::Page;
@@ -94,7 +95,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let (name, path) = named(&asked.query())?;
     let tag = asked.field("tag");
     let set = match body(&asked) {
-        Ok(body) => page.ask.put(&format!("{path}/settings"), &body, tag).await,
+        Ok(body) => page.ask.put(&format!("{path}/settings"), &body, Match::Tag(tag)).await,
         Err(problem) => Err(problem.into()),
     };
     let Err(fault) = set else {
@@ -167,13 +168,6 @@ fn written(set: &Value, Field(path, _, _, _, kind): &Field) -> String {
     }
 }
 
-fn time_written(ms: u64) -> String {
-    match i64::try_from(ms) {
-        Ok(ms) => format!("{:#}", SignedDuration::from_millis(ms)),
-        Err(_) => format!("{ms} ms"),
-    }
-}
-
 /// What the form says, as the API takes it.
 fn body(form: &Form) -> Answered<Value> {
     let mut body = Map::new();
@@ -205,41 +199,5 @@ fn read(Field(_, _, label, _, kind): &Field, text: &str) -> Answered<Value> {
             .map(Value::from)
             .ok_or_else(|| refused("no time; write it as in 90 s, 5 min, 1 h 30 min or 7 days")),
         Kind::Word(_) => Ok(text.into()),
-    }
-}
-
-/// Milliseconds.
-fn time_read(text: &str) -> Option<u64> {
-    // A span has no room for the longest times.
-    let number = text.strip_suffix("ms").map(str::trim_end);
-    if let Some(number) = number.filter(|number| number.bytes().all(|it| it.is_ascii_digit())) {
-        return number.parse().ok();
-    }
-    let span: Span = text.parse().ok()?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    u64::try_from(duration.as_millis()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_they_are_written() {
-        for ms in [0, 1, 999, 1_000, 90_000, 5_400_000, 604_800_001, u64::MAX] {
-            assert_eq!(time_read(&time_written(ms)), Some(ms), "{}", time_written(ms));
-        }
-        for (text, ms) in [
-            ("90 s", 90_000),
-            ("5 min", 300_000),
-            ("1h 30m", 5_400_000),
-            ("7 days", 604_800_000),
-            ("0 s", 0),
-        ] {
-            assert_eq!(time_read(text), Some(ms), "{text}");
-        }
-        for wrong in ["5", "-5 s", "soon", "1 month", "", "ms", "1.5.5 s"] {
-            assert_eq!(time_read(wrong), None, "{wrong}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use spindle_access::{Role, Target};
 
 use crate::enter::Theme;
-use crate::html::hidden_form;
+use crate::html::{duration_us, grouped, hidden_form};
 use crate::page::Page;
 use crate::pages::login::own_path;
 use crate::shapes::Server;
@@ -119,7 +119,7 @@ fn bar(page: &Page, server: Option<&Server>) -> Markup {
     html! {
         div.bar {
             a.brand href="/" { "Spindle" }
-            @if let Some(server) = server { (health(page, server)) }
+            @if let Some(server) = server { (health(page, server)) (pace(server)) }
             @if page.may(Role::Read) {
                 form.search action="/search" role="search" {
                     input type="search" name="q" placeholder="Job or queue" maxlength="1024"
@@ -147,6 +147,21 @@ fn health(page: &Page, server: &Server) -> Markup {
         a.health href="/server" {
             span.dot.done[is_well].dead[!is_well] {}
             (page.web.options().host) " · " (word)
+        }
+    }
+}
+
+/// How fast it is now.
+fn pace(server: &Server) -> Markup {
+    let now = &server.last_minute;
+    html! {
+        @if let Some(done) = now.a_minute(now.done) {
+            span.pace title="In the last minute" { b { (grouped(done.round() as u64)) } " done/min" }
+        }
+        @if let Some(us) = now.commit_p99_us {
+            span.pace title="99 of 100 commits of the last minute took no longer" {
+                "p99 commit " b { (duration_us(us as f64)) }
+            }
         }
     }
 }

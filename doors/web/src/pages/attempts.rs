@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::html::{Time, cut, duration_ms, plural, span_of, time};
-use crate::shapes::{Attempt, Job};
+use crate::shapes::{Attempt, Job, Lease, Progress};
 
 /// Steps of a way that are shown; of a longer one the middle is left out.
 const STEPS_MAX: usize = 12;
@@ -95,14 +95,15 @@ pub(crate) fn table(job: &Job, now_ms: u64) -> Markup {
     let left_out = left_out.saturating_sub(u64::from(job.lease.is_some()));
     html! {
         h2 { "Tries" }
-        @if job.history.is_empty() {
-            p.muted { (if job.lease.is_some() { "The first one runs." } else { "None yet." }) }
+        @if job.history.is_empty() && job.lease.is_none() {
+            p.muted { "None yet." }
         } @else {
             table.list {
                 thead {
                     tr { th { "Try" } th { "Worker" } th.r { "Began" } th.r { "Took" } th { "Outcome" } }
                 }
                 tbody {
+                    @if let Some(lease) = &job.lease { (running(lease, job.progress.as_ref(), now_ms)) }
                     @for attempt in job.history.iter().rev() { (row(attempt, now_ms)) }
                 }
             }
@@ -110,6 +111,44 @@ pub(crate) fn table(job: &Job, now_ms: u64) -> Markup {
                 p.muted { (plural(left_out, "other try")) " not kept: the first and last 16 are." }
             }
         }
+    }
+}
+
+/// The attempt that runs, and how far it is.
+fn running(lease: &Lease, progress: Option<&Progress>, now_ms: u64) -> Markup {
+    let since = Time::read(&lease.started_at, now_ms);
+    let since = since.and_then(|since| now_ms.checked_sub(u64::try_from(since.ms()).ok()?));
+    let worker = if lease.worker.is_empty() { &lease.door } else { &lease.worker };
+    html! {
+        tr {
+            td { (lease.attempt) }
+            td.mono { (cut(worker, 40)) }
+            td.r.nowrap { (time(&lease.started_at, now_ms)) }
+            td.r.nowrap { @if let Some(ms) = since { (duration_ms(ms)) " so far" } }
+            td.what {
+                span.leased { "runs" }
+                @if let Some(progress) = progress { " · " (far(progress)) }
+            }
+        }
+    }
+}
+
+/// How far a worker says it is: numbers as a share too.
+fn far(progress: &Progress) -> Markup {
+    let Progress { numerator, denominator, remaining_s } = progress;
+    let number = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
+    let share = match (number(numerator), number(denominator)) {
+        (Some(done), Some(all)) if all > 0.0 => Some((done / all).clamp(0.0, 1.0)),
+        _ => None,
+    };
+    let said = format!("{} of {}", cut(numerator, 64), cut(denominator, 64));
+    html! {
+        span dir="auto" { (said) }
+        @if let Some(share) = share {
+            " · " (format!("{:.0} %", share * 100.0))
+            progress max="1000" value=(format!("{:.0}", share * 1000.0)) aria-label="Done" {}
+        }
+        @if let Some(seconds) = remaining_s { " · " (duration_ms(seconds * 1000)) " left" }
     }
 }
 

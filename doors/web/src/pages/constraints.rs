@@ -1,19 +1,24 @@
-//! Constraints: what they limit, and how much of it is in use.
+//! The constraints: what they limit, and whether they hold jobs back.
 
 use axum::response::Response;
 use maud::{Markup, html};
-use spindle_http::ConditionBody;
+use spindle_access::{Role, Target};
+use spindle_http::{ConditionBody, Op};
 
 use crate::ask::Asked;
-use crate::html::{Tab, cut, duration_ms, empty, grouped, number, pager, plural, shell, time};
+use crate::html::{
+    Tab, button, cut, duration_ms, empty, grouped, number, pager, plural, queue_link, shell,
+};
 use crate::page::Page;
+use crate::pages::constraint::constraint_link;
 use crate::query::Query;
-use crate::shapes::{Bucket, Constraint, ConstraintPage, QueueName};
+use crate::shapes::{Constraint, ConstraintPage, QueueName};
 
 /// Constraints of a page.
 const LIMIT: &str = "20";
-/// Values that are shown of each.
-const BUCKETS_MAX: usize = 8;
+/// Conditions of each that are shown, and the most characters of one.
+const CONDITIONS_MAX: usize = 4;
+const CONDITION_CHARS_MAX: usize = 80;
 
 /// The constraints, by name.
 pub(crate) async fn list(page: Page) -> Asked<Response> {
@@ -21,50 +26,82 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     let cursor = query.get("cursor").unwrap_or_default();
     let asked = Query::new().with("limit", LIMIT).with("cursor", cursor);
     let found: ConstraintPage = page.ask.get(&asked.to("/api/v1/constraints")).await?;
-    let now_ms = page.now_ms();
     let body = html! {
-        h1 { "Constraints" }
+        div.head {
+            h1 { "Constraints" }
+            @if may_change(&page) {
+                div.acts { (button("/constraint/edit", "primary", "New constraint…")) }
+            }
+        }
         @if found.constraints.is_empty() {
             (empty(
                 "A constraint limits how many jobs run at once, or start in a time.",
                 Some("spindle constraint put smtp --queue mail --running-max 10"),
             ))
+        } @else {
+            (table(&found.constraints))
         }
-        @for constraint in &found.constraints { (one(constraint, now_ms)) }
         (pager("/constraints", &query, found.next_cursor.as_deref()))
     };
     Ok(shell(&page, Tab::Constraints, "Constraints", body).await)
 }
 
-fn one(it: &Constraint, now_ms: u64) -> Markup {
-    let holds = it.buckets.iter().any(|bucket| !bucket.admits && bucket.jobs > bucket.running);
+/// Whether who looks at a page may change constraints: they are about all queues.
+pub(crate) fn may_change(page: &Page) -> bool {
+    page.ask.login.clone().authorize(Role::Manage, Target::AllQueues).is_ok()
+}
+
+/// Unfinished jobs of full buckets that do not run, of the buckets that are listed with a constraint:
+/// a few at most.
+pub(crate) fn held(it: &Constraint) -> u64 {
+    let full = it.buckets.iter().filter(|bucket| !bucket.admits);
+    full.map(|bucket| bucket.jobs.saturating_sub(bucket.running)).sum()
+}
+
+fn table(constraints: &[Constraint]) -> Markup {
     html! {
-        section.constraint {
-            h2 dir="auto" {
-                (cut(&it.name, 80)) " "
-                @if holds { span.st.leased { "holds jobs back" } }
+        table.list {
+            thead {
+                tr {
+                    th { "Constraint" } th { "Limit" } th { "Jobs" } th.r { "Running" } th { "Now" }
+                }
             }
-            p { (limits(it)) " " (matched(it)) }
-            @if let Some(reason) = &it.unreadable { p.notice.bad { (reason) } }
-            @for note in &it.notes { p.notice { (cut(note, 600)) } }
-            @if it.remaining > 0 {
-                p.muted { (plural(it.remaining, "job")) " that were there before are still to be looked at." }
-            }
-            @if holds && let Some(queue) = &it.queue {
-                @let queue = QueueName::text(queue);
-                @let (field, name) = queue.field();
-                p { a href=(Query::new().with(field, &name).with("status", "ready").to("/jobs")) { "See who waits" } }
-            }
-            @if it.buckets.is_empty() { p.muted { "No job falls under it now." } }
-            @else { (usage(it, now_ms)) }
+            tbody { @for it in constraints { (row(it)) } }
         }
     }
 }
 
-fn limits(it: &Constraint) -> String {
+fn row(it: &Constraint) -> Markup {
+    let running = it.buckets.iter().map(|bucket| bucket.running).sum();
+    // Of a constraint with values only the first ones are here.
+    let is_all = it.buckets_count as usize <= it.buckets.len();
+    html! {
+        tr {
+            td.name { (constraint_link(&it.name)) }
+            td { (limits(it)) }
+            td { (matched(it)) }
+            td.r data-label="running" {
+                (number(running))
+                @if !is_all { span.soft { " at least" } }
+                @else if let Some(max) = it.running_max.filter(|_| it.per.is_none()) {
+                    span.soft { " of " (grouped(max)) }
+                }
+            }
+            td {
+                @if it.unreadable.is_some() { span.st.dead { "not understood" } }
+                @else if held(it) > 0 {
+                    span.st.leased { "holds back " (grouped(held(it))) }
+                } @else { span.st.done { "has room" } }
+            }
+        }
+    }
+}
+
+/// What it limits, in a sentence.
+pub(crate) fn limits(it: &Constraint) -> String {
     let running = it.running_max.map(|max| match max {
-        0 => "None of its jobs may run".to_owned(),
-        max => format!("At most {} running at once", plural(max, "job")),
+        0 => "None may run".to_owned(),
+        max => format!("At most {} running at once", grouped(max)),
     });
     let rate = it.rate.as_ref().map(|rate| {
         let burst = rate.burst.filter(|burst| *burst != rate.count);
@@ -76,66 +113,44 @@ fn limits(it: &Constraint) -> String {
     format!("{}{}.", said.join("; "), per.unwrap_or_default())
 }
 
-fn matched(it: &Constraint) -> Markup {
+/// Which jobs it is about, in a sentence.
+pub(crate) fn matched(it: &Constraint) -> Markup {
+    let more = it.conditions.len().saturating_sub(CONDITIONS_MAX) as u64;
     html! {
-        "It is about jobs "
+        "Jobs "
         @match (&it.queue, &it.queue_glob) {
-            (Some(queue), _) => { "of " (crate::html::queue_link(&QueueName::text(queue))) },
+            (Some(queue), _) => { "of " (queue_link(&QueueName::text(queue))) },
             (None, Some(glob)) => { "of queues like " code { (cut(glob, 80)) } },
             (None, None) => { "of all queues" },
         }
-        @for (number, condition) in it.conditions.iter().take(8).enumerate() {
+        @for (number, condition) in it.conditions.iter().take(CONDITIONS_MAX).enumerate() {
             (if number == 0 { " where " } else { " and " }) code { (condition_words(condition)) }
         }
+        @if more > 0 { " and " (plural(more, "more condition")) }
         "."
     }
 }
 
 fn condition_words(condition: &ConditionBody) -> String {
     let ConditionBody { pointer, op, value, values } = condition;
-    let op = serde_json::to_value(op).ok();
-    let op = op.as_ref().and_then(|op| op.as_str()).unwrap_or_default();
     let value = value.as_ref().map(ToString::to_string);
     let values = values.as_ref().map(|values| serde_json::Value::from(values.clone()).to_string());
     let value = value.or(values).unwrap_or_default();
-    cut(format!("{pointer} {op} {value}").trim_end(), 160)
+    cut(format!("{pointer} {} {value}", op_words(*op)).trim_end(), CONDITION_CHARS_MAX)
 }
 
-fn usage(it: &Constraint, now_ms: u64) -> Markup {
-    let more = it.buckets_count.saturating_sub(BUCKETS_MAX.min(it.buckets.len()) as u64);
-    html! {
-        table.list {
-            thead {
-                tr {
-                    @if it.per.is_some() { th { "Value" } }
-                    th.r { "Running" } th.r { "Unfinished" } th.r { "Starts left" } th { "Now" }
-                }
-            }
-            tbody { @for bucket in it.buckets.iter().take(BUCKETS_MAX) { (row(it, bucket, now_ms)) } }
-        }
-        @if more > 0 { p.muted { (plural(more, "more value")) "." } }
-    }
-}
-
-fn row(it: &Constraint, bucket: &Bucket, now_ms: u64) -> Markup {
-    html! {
-        tr {
-            @if it.per.is_some() {
-                td.mono { (bucket.value_hash.as_deref().unwrap_or("–")) }
-            }
-            td.r {
-                (number(bucket.running))
-                @if let Some(max) = it.running_max { span.soft { " of " (grouped(max)) } }
-            }
-            td.r { (number(bucket.jobs)) }
-            td.r { @match bucket.tokens { Some(tokens) => (number(tokens)), None => span.zero { "–" } } }
-            td {
-                @if bucket.admits { span.st.done { "has room" } }
-                @else {
-                    span.st.leased { "full" }
-                    @if let Some(at) = &bucket.frees_at { " until " (time(at, now_ms)) }
-                }
-            }
-        }
+/// How a field compares, in words.
+pub(crate) fn op_words(op: Op) -> &'static str {
+    match op {
+        Op::Eq => "is",
+        Op::Ne => "is not",
+        Op::Lt => "is below",
+        Op::Le => "is at most",
+        Op::Gt => "is above",
+        Op::Ge => "is at least",
+        Op::In => "is one of",
+        Op::Glob => "is like",
+        Op::Exists => "is there",
+        Op::Absent => "is not there",
     }
 }

@@ -13,7 +13,8 @@ use crate::html::{
     time,
 };
 use crate::page::Page;
-use crate::pages::attempts;
+use crate::pages::constraint::path_of;
+use crate::pages::{attempts, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
 
@@ -28,6 +29,7 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
     let (job, parts) = (read::<Job>(answer.get())?, read::<JobBytes>(answer.get())?);
     let why: Option<Why> = page.ask.get(&format!("{path}/why")).await.ok();
     let view = View::named(page.query().get("view"));
+    let related = related::of(&page, &job).await;
     let now_ms = page.now_ms();
     let body = html! {
         (head(&page, &job))
@@ -48,13 +50,17 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
                     }
                 }
             }
-            aside { (about(&job, now_ms)) }
+            aside {
+                (about(&job, now_ms))
+                (related)
+            }
         }
     };
     Ok(shell(&page, Tab::Jobs, &format!("Job {}", job.id), body).await)
 }
 
-fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Asked<T> {
+/// Reads an answer of the API that was kept as text: parts of it are raw JSON.
+pub(crate) fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Asked<T> {
     serde_json::from_str(text).map_err(|error| {
         let detail = format!("the API's answer is not what the page expects: {error}");
         spindle_http::Problem::new(spindle_http::Code::Unreadable, detail).into()
@@ -142,7 +148,7 @@ fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
         @if let Some(until) = &reason.until { ", " (time(until, now_ms)) }
         "."
         @if let Some(name) = &reason.constraint {
-            " " a href="/constraints" title=(cut(name, 255)) { "See the constraint" }
+            " " a href=(path_of("/constraint", name)) { "See the constraint" }
         }
         @if let Some(next) = &reason.next { " " (sentence(next)) "." }
         @if reason.code == "nobody_waits" { " " a href="/workers" { "See the workers" } }
@@ -286,19 +292,13 @@ fn about(job: &Job, now_ms: u64) -> Markup {
                     }
                 }))
             }
-            @if let Some(key) = &job.unique_key { (fact("Unique key", html! {
-                    a.mono href=(with_key(job, key)) title="The unfinished job of this queue that has it" { (cut(key, 255)) }
-                })) }
+            @if let Some(key) = &job.unique_key {
+                (fact("Unique key", html! { span.mono dir="auto" { (cut(key, 255)) } }))
+            }
             @if job.foreground { (fact("Kept", html! { "in memory only, while its client waits" })) }
             @if let Some(trace) = &job.traceparent { (fact("Trace", html! { span.mono { (trace) } })) }
             (fact("UUID", html! { span.mono { (job.uuid) } }))
             (fact("Handle", html! { span.mono { (cut(&job.handle, 100)) } }))
         }))
     }
-}
-
-/// Where jobs of its queue with this key are listed.
-fn with_key(job: &Job, key: &str) -> String {
-    let (field, queue) = job.queue.field();
-    Query::new().with(field, &queue).with("unique_key", key).to("/jobs")
 }

@@ -2,10 +2,13 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use spindle_access::Role;
 
 use crate::ask::Asked;
-use crate::html::{Tab, cut, duration_ms, grouped, plural, queue_link, queue_path, shell};
+use crate::html::{Tab, bytes, cut, duration_ms, grouped, plural, queue_link, queue_path, shell};
 use crate::page::Page;
+use crate::pages::constraint::{constraint_link, path_of};
+use crate::pages::constraints::held;
 use crate::pages::history::fitting;
 use crate::pages::{history, jobs, queues};
 use crate::past::FailureGroup;
@@ -33,7 +36,12 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let charts = history::of_server(&page, span).await;
     history::trends(&page, &mut found.queues).await;
     let failures = history::failures(&page, span).await;
-    let wrong = Attention { queues: &found.queues, constraints: &constraints, failures: &failures };
+    let wrong = Attention {
+        queues: &found.queues,
+        constraints: &constraints,
+        failures: &failures,
+        may_manage: page.may(Role::Manage),
+    };
     let (wrong, more_wrong) = fitting(wrong.rows(&server), ATTENTION_MAX, ATTENTION_BYTES_MAX);
     let mut busiest: Vec<&Queue> = found.queues.iter().collect();
     busiest.sort_by_key(|queue| {
@@ -90,6 +98,8 @@ struct Attention<'a> {
     queues: &'a [Queue],
     constraints: &'a ConstraintPage,
     failures: &'a [FailureGroup],
+    /// Who looks at it may do something about it.
+    may_manage: bool,
 }
 
 impl Attention<'_> {
@@ -121,17 +131,24 @@ impl Attention<'_> {
         if queue.paused {
             let waiting = if ready == 0 { "Nothing waits".to_owned() } else { jobs() + " ready" };
             let text = html! { "Paused. " (waiting) "." };
-            let act = html! { a href=(queue_path("/queue/resume", &queue.name)) { "Resume" } };
+            let act = html! {
+                (open())
+                @if self.may_manage { a href=(queue_path("/queue/resume", &queue.name)) { "Resume" } }
+            };
             return Some(row("parked", whose(), text, act));
         }
         if let Some(it) = self.constraints.constraints.iter().find(|it| self.holds(it, queue)) {
             let text = html! {
                 @if age >= 1_000 { "The next ready job waits " (duration_ms(age)) ". " }
                 "Constraint "
-                a href="/constraints" { (cut(&it.name, 40)) } " is full: " (plural(held(it), "job"))
+                (constraint_link(&it.name)) " is full: " (plural(held(it), "job"))
                 " cannot start for now."
             };
-            let act = html! { (open()) a href="/constraints" { "Change the limit" } };
+            let change = path_of("/constraint/edit", &it.name);
+            let act = html! {
+                (open())
+                @if self.may_manage { a href=(change) { "Change the limit" } }
+            };
             return Some(row("leased", whose(), text, act));
         }
         let nobody_works = queue.waiting_leases == 0 && queue.jobs.leased == 0;
@@ -170,34 +187,64 @@ impl Attention<'_> {
         let retry = of_it.clone().with("status", "dead").to("/jobs/all/retry");
         let act = html! {
             a href=(of_it.to("/dead")) { "Open" }
-            a href=(retry) { "Retry " (grouped(dead)) }
+            @if self.may_manage { a href=(retry) { "Retry " (grouped(dead)) } }
         };
         (dead > 0).then(|| row("dead", queue_link(&queue.name), text, act))
     }
 }
 
+/// Of a limit so much is used that it is worth a look.
+const NEAR_PERCENT: u64 = 90;
+
 fn of_server(server: &Server) -> Vec<Markup> {
-    let mut rows = Vec::new();
     let see_server = || html! { a href="/server" { "Server" } };
+    let its_row = |status: &str, text: Markup| row(status, html! { "Server" }, text, see_server());
+    let mut rows = Vec::new();
     if server.disk_full {
-        let text = html! { "New jobs are refused: the disk or the log is full." };
-        rows.push(row("dead", html! { "Server" }, text, see_server()));
+        rows.push(its_row("dead", html! { "New jobs are refused: the disk or the log is full." }));
     }
     if server.log_cannot_grow {
         let text = html! { "New jobs are refused: the log cannot be made longer." };
-        rows.push(row("dead", html! { "Server" }, text, see_server()));
+        rows.push(its_row("dead", text));
     }
     if server.clock_held {
         let text = html! { "Nothing expires: the machine's clock and the log disagree." };
-        rows.push(row("leased", html! { "Server" }, text, see_server()));
+        rows.push(its_row("leased", text));
     }
+    let limits = server.limits.iter().map(|limit| (limit.name.as_str(), limit.used, limit.max));
+    let budgets = server.budgets.iter().map(|it| (it.name.as_str(), it.bytes, it.bytes_max));
+    rows.extend(limits.chain(budgets).filter_map(|(name, used, max)| {
+        let percent = used.saturating_mul(100).checked_div(max)?;
+        (percent >= NEAR_PERCENT).then(|| its_row("leased", near(name, used, max)))
+    }));
     rows
 }
 
-/// How many jobs a constraint holds back.
-fn held(constraint: &Constraint) -> u64 {
-    let full = constraint.buckets.iter().filter(|bucket| !bucket.admits);
-    full.map(|bucket| bucket.jobs.saturating_sub(bucket.running)).sum()
+/// What is nearly full, and what to do.
+fn near(name: &str, used: u64, max: u64) -> Markup {
+    match name {
+        "disk_bytes" => html! {
+            "The disk is nearly full: " (bytes(max.saturating_sub(used))) " of " (bytes(max))
+            " are free. Make room, or move the data; without room new jobs are refused."
+        },
+        "log_bytes" => html! {
+            "The log is nearly as large as it may be: " (bytes(used)) " of " (bytes(max))
+            ". Purge what nobody needs, keep done jobs for less long, or raise " code { "log-bytes-max" } "."
+        },
+        "unfinished_jobs" => html! {
+            "Nearly as many jobs are unfinished as may be: " (grouped(used)) " of " (grouped(max))
+            ". Add workers, purge queues, or raise " code { "unfinished-jobs-max" } "."
+        },
+        "unfinished_input" => html! {
+            "Requests that come in take nearly all memory they may: " (bytes(used)) " of " (bytes(max))
+            ". Beyond it the client with the most is closed."
+        },
+        "unread_output" => html! {
+            "Answers that clients do not read take nearly all memory they may: " (bytes(used)) " of "
+            (bytes(max)) ". Beyond it the client with the most is closed."
+        },
+        other => html! { (cut(other, 40)) ": " (grouped(used)) " of " (grouped(max)) " are used." },
+    }
 }
 
 /// Whether a constraint that names a queue holds its jobs back.
@@ -208,8 +255,8 @@ fn is_of(constraint: &Constraint, queue: &Queue) -> bool {
 fn full(constraint: &Constraint) -> Markup {
     let jobs = plural(held(constraint), "job");
     let text = html! { "Constraint is full: " (jobs) " cannot start for now." };
-    let act = html! { a href="/constraints" { "Constraints" } };
-    row("leased", html! { (cut(&constraint.name, 40)) }, text, act)
+    let act = html! { a href=(path_of("/constraint", &constraint.name)) { "See who waits" } };
+    row("leased", constraint_link(&constraint.name), text, act)
 }
 
 fn waits_long(queue: &Queue) -> bool {

@@ -12,6 +12,7 @@ use crate::html::{
     shell, status_badge, time,
 };
 use crate::page::Page;
+use crate::pages::constraint::constraint_link;
 use crate::pages::{history, jobs};
 use crate::query::Query;
 use crate::shapes::{ConstraintPage, Flow, JobPage, Queue, QueueName, Worker, WorkerPage};
@@ -164,12 +165,25 @@ fn setting_words(name: &str) -> String {
 }
 
 fn setting_value(name: &str, value: &Value) -> String {
+    if name == "backoff" {
+        return backoff_words(value);
+    }
     match value.as_u64() {
         Some(ms) if name.ends_with("_ms") => duration_ms(ms),
         Some(number) if name.starts_with("bytes") => bytes(number),
         Some(number) => grouped(number),
         None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
     }
+}
+
+/// `30 s, times 2, at most 1 h`.
+fn backoff_words(value: &Value) -> String {
+    let ms = |field: &str| value[field].as_u64().map(duration_ms).unwrap_or_default();
+    let mut words = ms("base_ms");
+    if value["factor"].as_f64().is_some_and(|factor| factor > 1.0) {
+        words += &format!(", times {}, at most {}", value["factor"], ms("cap_ms"));
+    }
+    words
 }
 
 fn working(found: &WorkerPage, name: &QueueName, now_ms: u64) -> Markup {
@@ -217,7 +231,7 @@ fn limited(found: &ConstraintPage, name: &QueueName) -> Markup {
             ul.plain {
                 @for it in of_it {
                     li {
-                        a href="/constraints" { (cut(&it.name, 60)) }
+                        (constraint_link(&it.name))
                         @if it.buckets.iter().any(|bucket| !bucket.admits && bucket.jobs > 0) {
                             " " span.leased { "holds jobs back" }
                         }

@@ -14,6 +14,8 @@ use crate::shapes::{Queue, QueueName, QueuePage};
 
 /// Queues of a page.
 const LIMIT: &str = "50";
+/// What their names may take in addresses: each has up to two links.
+const NAMES_BYTES_MAX: usize = 16_000;
 
 /// All queues, by name.
 pub(crate) async fn list(page: Page) -> Asked<Response> {
@@ -21,6 +23,12 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     let cursor = query.get("cursor").unwrap_or_default();
     let asked = Query::new().with("limit", LIMIT).with("cursor", cursor);
     let mut found: QueuePage = page.ask.get(&asked.to("/api/v1/queues")).await?;
+    let fitting = names_that_fit(&found.queues);
+    if fitting < found.queues.len() {
+        // The page ends earlier, and the next one goes on there.
+        let asked = asked.with("limit", &fitting.to_string());
+        found = page.ask.get(&asked.to("/api/v1/queues")).await?;
+    }
     history::trends(&page, &mut found.queues).await;
     let body = html! {
         h1 { "Queues" }
@@ -32,6 +40,17 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
         (pager("/queues", &query, found.next_cursor.as_deref()))
     };
     Ok(shell(&page, Tab::Queues, "Queues", body).await)
+}
+
+/// How many of these queues a page has room for: names may be long, and each byte of one may take
+/// several in links.
+fn names_that_fit(queues: &[Queue]) -> usize {
+    let mut bytes = 0;
+    let fits = |queue: &&Queue| {
+        bytes += queue_path("", &queue.name).len();
+        bytes <= NAMES_BYTES_MAX
+    };
+    queues.iter().take_while(fits).count().max(1)
 }
 
 /// What stands where there is no queue.

@@ -81,6 +81,12 @@ fn amounts(page: &Page, server: &Server) -> Markup {
                     span.soft { " of " (max) }
                 }
             }))
+            @if let Some(disk) = server.limits.iter().find(|limit| limit.name == "disk_bytes") {
+                (fact("Disk", html! {
+                    (bytes(disk.max.saturating_sub(disk.used))) " free"
+                    span.soft { " of " (bytes(disk.max)) } (share(disk.used, disk.max))
+                }))
+            }
             (fact("Connections", counted(open, set("connections-max"))))
             (fact("Clients waiting", number(server.waits)))
             @for budget in &server.budgets { (fact(budget_words(&budget.name), held(budget))) }

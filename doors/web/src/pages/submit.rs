@@ -12,6 +12,8 @@ use spindle_http::Problem;
 use crate::form::Form;
 use crate::html::{Tab, hidden_form, job_link, shell};
 use crate::page::Page;
+use crate::pages::recent;
+use crate::query::Query;
 use crate::shapes::Submitted;
 
 /// Name, label, what to write.
@@ -22,11 +24,20 @@ const FIELDS: [(&str, &str, &str); 4] = [
     ("unique_key", "Unique key", "at most one unfinished job of the queue has it"),
 ];
 
-/// The form.
+/// The form: empty, as the address says, or as a job was that is to be submitted once more.
 pub(crate) async fn show(page: Page) -> Response {
     let query = page.query();
-    let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
-    shell(&page, Tab::Submit, "Submit a job", form(&page, value, None)).await
+    let like = match query.get("like") {
+        Some(id) => recent::like(&page, id).await,
+        None => Query::new(),
+    };
+    let value = |name: &str| query.get(name).or(like.get(name)).unwrap_or_default().to_owned();
+    let start = recent::of_queue(&page, &query).await;
+    let body = html! {
+        (form(&page, value, None))
+        (start)
+    };
+    shell(&page, Tab::Submit, "Submit a job", body).await
 }
 
 /// Submits what the form says. What is wrong with it stands above it, and nothing is lost.

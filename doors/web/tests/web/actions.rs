@@ -309,3 +309,41 @@ async fn a_job_is_submitted_as_it_is_written() {
         assert!(field == "payload" || page.text.contains("[\"kept\"]"), "{field}");
     }
 }
+
+#[tokio::test]
+async fn a_job_is_submitted_like_one_before() {
+    let bench = Bench::guarded(TokensFile::of_all_roles().access(true));
+    let submit = async |job| bench.api("admin", "POST", "/api/v1/jobs", Some(job)).await.is(201);
+    let like = json!({ "queue": "mine.a", "payload": { "to": "<b>" }, "tags": ["eu", "x"],
+                       "priority": 7 });
+    submit(like).await;
+    submit(json!({ "queue": "mine.a", "payload": "x".repeat(20_000) })).await;
+    submit(json!({ "queue": "other", "payload": "secret" })).await;
+    let mut browser = Browser::with_token(&bench, "mine.admin").await;
+    let page = browser.page("/submit?queue=mine.a").await;
+    page.is_sound("/submit");
+    page.says("Start from a job of mine.a");
+    page.says("19.5 KiB, too long or no text");
+    let to = "/submit?queue=mine%2Ea&like=1";
+    assert!(page.links().contains(&to), "{:?}", page.links());
+    assert!(!page.links().contains(&"/submit?queue=mine%2Ea&like=2"));
+    let page = browser.page(to).await;
+    page.is_sound(to);
+    let form = page.form("/submit");
+    let said = ["queue", "payload_type", "priority", "tags"].map(|field| form[field].as_str());
+    assert_eq!(said, ["mine.a", "json", "7", "eu, x"]);
+    let written = page.all("textarea").next().unwrap();
+    assert_eq!(written.text.trim(), "{\"to\":\"<b>\"}");
+    // Of what one may not see, nothing is filled in.
+    for (token, at) in [
+        ("mine.admin", "/submit?queue=other&like=3"),
+        ("submit", "/submit?queue=mine.a&like=1"),
+        ("mine.admin", "/submit?queue=mine.a&like=nonsense"),
+    ] {
+        let page = Browser::with_token(&bench, token).await.page(at).await;
+        assert_eq!(page.all("textarea").next().unwrap().text.trim(), "", "{token} {at}");
+        assert!(!page.text.contains("secret"), "{token} {at}");
+    }
+    let page = Browser::with_token(&bench, "submit").await.page("/submit?queue=mine.a").await;
+    assert!(!page.text.contains("Start from"), "{}", page.text);
+}

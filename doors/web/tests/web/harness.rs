@@ -47,15 +47,24 @@ impl Bench {
     }
 
     pub fn with(options: Options) -> Bench {
-        Bench::of(options, None)
+        Bench::of(spindle_engine::Options::default(), options, None)
     }
 
     /// A server with a jobd master.
     pub fn with_jobd(options: Options, master: MasterHandle) -> Bench {
-        Bench::of(options, Some(master))
+        Bench::of(spindle_engine::Options::default(), options, Some(master))
     }
 
-    fn of(options: Options, jobd_master: Option<MasterHandle>) -> Bench {
+    /// The pages of an engine with these settings.
+    pub fn over(engine: spindle_engine::Options, options: Options) -> Bench {
+        Bench::of(engine, options, None)
+    }
+
+    fn of(
+        engine: spindle_engine::Options,
+        options: Options,
+        jobd_master: Option<MasterHandle>,
+    ) -> Bench {
         let history = History::default();
         let open = |engine: spindle_engine::Engine| {
             let (access, history) = (options.access.clone(), history.clone());
@@ -64,8 +73,7 @@ impl Bench {
             let web = Web::new(engine, api.router(), options);
             (web.clone(), api.router().merge(web.router()))
         };
-        let (mut http, web) =
-            HttpDoor::open(Arc::default(), HttpDoor::START_MS, Default::default(), open);
+        let (mut http, web) = HttpDoor::open(Arc::default(), HttpDoor::START_MS, engine, open);
         http.site = http.site.clone().with_fallback(web.lost());
         Bench { http, history }
     }

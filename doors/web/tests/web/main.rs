@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod actions;
 #[cfg(test)]
+mod constraints;
+#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod harness;

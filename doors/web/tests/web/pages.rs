@@ -1,12 +1,15 @@
 //! What each page says.
 
 use serde_json::json;
+use spindle_core::JobId;
+use spindle_core::command::Claim;
+use spindle_engine::News;
 use spindle_web::{Options, SettingLine};
 
 use crate::harness::{Bench, Browser, Html, request};
 
 /// All pages that are opened by an address alone.
-pub const PAGES: [&str; 12] = [
+pub const PAGES: [&str; 13] = [
     "/",
     "/queues",
     "/jobs",
@@ -14,6 +17,7 @@ pub const PAGES: [&str; 12] = [
     "/scheduled",
     "/workers",
     "/constraints",
+    "/constraint/edit",
     "/jobd",
     "/submit",
     "/audit",
@@ -119,6 +123,101 @@ async fn the_overview_says_what_needs_attention() {
 }
 
 #[tokio::test]
+async fn the_overview_warns_before_a_limit_is_reached() {
+    let defaults = spindle_core::Defaults { unfinished_max: 10, ..Default::default() };
+    let options = spindle_engine::Options { defaults, ..Default::default() };
+    let bench = Bench::over(options, Options::default());
+    for _ in 0..8 {
+        bench.submit(json!({ "queue": "mail" })).await;
+    }
+    let says = "Server Nearly as many jobs are unfinished as may be: 9 of 10.";
+    assert!(!bench.page("/").await.text.contains("Nearly"));
+    bench.submit(json!({ "queue": "mail" })).await;
+    let page = bench.page("/").await;
+    page.is_sound("/");
+    page.says(says);
+}
+
+#[tokio::test]
+async fn the_bar_says_how_fast_the_server_is() {
+    let bench = Bench::new();
+    assert!(!bench.page("/jobs").await.text.contains("done/min"), "nothing is known yet");
+    bench.look();
+    bench.submit(json!({ "queue": "mail" })).await;
+    let lease = bench.lease("mail", "w").await;
+    let path = format!("/api/v1/leases/{lease}/complete");
+    bench.api("", "POST", &path, Some(json!({}))).await.is(204);
+    bench.look();
+    // One in the twenty seconds that were looked at.
+    bench.page("/jobs").await.says("3 done/min");
+    bench.page("/jobs").await.says("p99 commit");
+}
+
+#[tokio::test]
+async fn queues_with_long_names_stay_on_short_pages() {
+    let bench = Bench::new();
+    for number in 0..60 {
+        let name = format!("{}{number:03}", "<".repeat(252));
+        bench.dead(&name, "no").await;
+    }
+    let (mut at, mut seen) = ("/queues".to_owned(), 0);
+    loop {
+        let page = bench.page(&at).await;
+        page.is_sound(&at);
+        seen += page.all("tr").filter(|row| row.attributes.contains_key("data-key")).count();
+        let Some(next) = page.all("a").find(|link| link.text == "Next page") else { break };
+        at = next.attributes["href"].clone();
+    }
+    assert_eq!(seen, 60, "every queue is on some page");
+}
+
+#[tokio::test]
+async fn a_job_names_those_that_are_related_to_it() {
+    let bench = Bench::new();
+    let failed = bench.dead("mail", "connection refused to db-1").await;
+    bench.dead("mail", "connection refused to db-22").await;
+    bench.dead("mail", "no such user").await;
+    bench.look();
+    let page = bench.page(&format!("/jobs/{failed}")).await;
+    page.is_sound("a job that failed");
+    page.says("Same error 2 attempts in the last day, see the jobs");
+    let to = "/jobs?queue=mail&fingerprint=connection%20refused%20to%20db%2D%23";
+    assert!(page.links().contains(&to), "{:?}", page.links());
+    let keyed = json!({ "queue": "mail", "unique": { "key": "k" } });
+    let first = bench.submit(keyed.clone()).await;
+    let says = "Same key no other job of the queue, until this one has ended";
+    bench.page(&format!("/jobs/{first}")).await.says(says);
+    bench.api("", "POST", &format!("/api/v1/jobs/{first}/cancel"), None).await.is(200);
+    bench.page(&format!("/jobs/{first}")).await.says("Same key no unfinished job has it now");
+    let second = bench.submit(keyed).await;
+    let page = bench.page(&format!("/jobs/{first}")).await;
+    page.says(&format!("Same key job {second} has it now"));
+}
+
+#[tokio::test]
+async fn a_job_that_runs_says_since_when_and_how_far_it_is() {
+    let bench = Bench::new();
+    let id = bench.submit(json!({ "queue": "mail" })).await;
+    bench.lease("mail", "smtp-1").await;
+    bench.pass(3_000);
+    let at = format!("/jobs/{id}");
+    bench.page(&at).await.says("1 smtp-1 3 s ago 3.0 s so far runs");
+    let said = |numerator: &'static str, denominator: &'static str, remaining_s| {
+        let (numerator, denominator) = (numerator.into(), denominator.into());
+        let news = News::Progress { numerator, denominator, remaining_s };
+        let reported = bench.engine.leases().report(Claim::Unfinished { id: JobId(id) }, news);
+        reported.without_waiting("a test").unwrap();
+    };
+    said("3", "8", 90);
+    bench.page(&at).await.says("runs · 3 of 8 · 38 % · 1 min left");
+    said("<b>", "\u{202e}", 0);
+    let page = bench.page(&at).await;
+    page.is_sound("progress that is none");
+    page.says("runs · <b> of \u{fffd}");
+    assert!(!page.text.contains('%'), "{}", page.text);
+}
+
+#[tokio::test]
 async fn a_dead_job_says_what_happened_and_what_to_do() {
     let bench = Bench::new();
     let id = bench.dead("mail", "550 mailbox unavailable").await;
@@ -204,13 +303,15 @@ async fn a_queue_says_what_is_in_it_and_who_works() {
     bench.submit(json!({ "queue": "mail" })).await;
     let leased = bench.submit(json!({ "queue": "mail", "priority": 5 })).await;
     bench.lease("mail", "worker-7").await;
-    let settings = json!({ "keep_ms": 86_400_000, "jobs_max": 5_000 });
+    let backoff = json!({ "base_ms": 30_000, "factor": 2, "cap_ms": 3_600_000 });
+    let settings = json!({ "keep_ms": 86_400_000, "jobs_max": 5_000, "backoff": backoff });
     bench.api("", "PUT", "/api/v1/queues/mail/settings", Some(settings)).await.is(200);
     let page = bench.page("/queue?queue=mail").await;
     page.is_sound("a queue");
     page.says("ready 1 leased 1");
     page.says("worker-7");
     page.says("Keep 1 day");
+    page.says("Backoff 30 s, times 2, at most 1 h");
     page.says("Jobs max 5,000");
     let workers = bench.page("/workers").await;
     workers.is_sound("/workers");

@@ -16,8 +16,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
-pub use self::payloads::payload;
-use self::{failures::fail_some, payloads::random};
+use self::failures::fail_some;
+pub use self::payloads::{payload, random};
 use super::doors::Addresses;
 use crate::client::{
     session::AskError,
