@@ -84,6 +84,12 @@ faults! {
     AuditNotCompacted => engine.core.audit_not_compacted;
     /// Compaction loses how full the buckets of constraints are.
     FillNotCompacted => engine.core.fill_not_compacted;
+    /// Compaction loses schedules.
+    ScheduleNotCompacted => engine.core.schedule_not_compacted;
+    /// A schedule fires, and the log has its job only: after a crash it fires twice.
+    FiringNotLogged => engine.core.firing_not_logged;
+    /// A start forgets when schedules fire: a missed time is lost.
+    SchedulesForgotten => engine.schedules_forgotten;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -92,6 +92,9 @@ pub(crate) struct Entry {
     /// The constraint it was done to.
     #[serde(skip_serializing_if = "Option::is_none")]
     constraint: Option<String>,
+    /// The schedule it was done to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<String>,
     /// What changed, or which jobs were meant, briefly and for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     detail: String,
@@ -118,7 +121,7 @@ pub(crate) struct Who {
     door: &'static str,
 }
 
-/// List what people did to jobs, queues and constraints, and who took a backup, exported or imported
+/// List what people did to jobs, queues, constraints and schedules, and who took a backup, exported or imported
 /// jobs, the newest first. Other requests that changed nothing are not in it, and neither is what
 /// submitters and workers do.
 #[utoipa::path(get, path = "/api/v1/audit",
@@ -210,6 +213,11 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::Backup => "backup",
         Action::Export => "export",
         Action::Import => "import",
+        Action::PutSchedule => "put_schedule",
+        Action::RemoveSchedule => "remove_schedule",
+        Action::PauseSchedule => "pause_schedule",
+        Action::ResumeSchedule => "resume_schedule",
+        Action::RunSchedule => "run_schedule",
     }
 }
 
@@ -238,6 +246,7 @@ fn shown(entry: AuditEntry) -> Entry {
         queue,
         queue_base64,
         constraint: entry.constraint,
+        schedule: entry.schedule,
         detail: entry.detail,
         count: entry.count,
     }
