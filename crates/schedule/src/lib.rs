@@ -1,21 +1,22 @@
 //! When a schedule fires: from its texts to times.
 //!
-//! The core keeps a schedule's expression and zone as texts ([`spindle_core::schedule`]). Here they
-//! are read, and the times that follow a moment are computed: [`Timing::of`], [`Timing::after`].
-//! Pure: no clock, no I/O; the zones are those that are built into the program, so every server of a
-//! release computes the same times on every machine.
+//! The core keeps a schedule's expression and zone as texts ([`spindle_core::schedule`]). Here
+//! they are read, and the times that follow a moment are computed: [`Timing::of`], [`Timing::after`].
+//! Pure: no clock, no I/O; the zones are those that are built into the program, so every server of
+//! a release computes the same times on every machine.
 //!
 //! An expression is one of:
 //!
-//! - a cron pattern of five fields, or six with seconds first, as `croner` reads it: names of months
-//!   and days, lists, ranges, steps, `L`, `W`, `#`, and `@hourly` and its like;
-//! - `every` and a time (`every 90s`): multiples of it, counted from the schedule's start or, without
-//!   one, from 1970 in UTC.
+//! - a cron pattern of five fields, or six with seconds first, as `croner` reads it: names of
+//!   months and days, lists, ranges, steps, `L`, `W`, `#`, and `@hourly` and its like;
+//! - `every` and a time (`every 90s`): multiples of it, counted from the schedule's start or,
+//!   without one, from 1970 in UTC.
 //!
-//! What a change of the clock in a zone does: a time of day that does not exist is replaced by the
-//! first moment behind the gap, one that exists twice counts once, the first time. Patterns that run
-//! through the hours (with `*` or a step in seconds, minutes or hours) follow the clock on the wall:
-//! they have no time in a gap, and each one of a repeated hour. `tests/times.rs` has a table.
+//! What a change of the clock in a zone does: a time of day that does not exist is replaced by
+//! the first moment behind the gap, one that exists twice counts once, the first time. Patterns
+//! that run through the hours (with `*` or a step in seconds, minutes or hours) follow the clock
+//! on the wall: they have no time in a gap, and each one of a repeated hour. `tests/times.rs` has
+//! a table.
 
 use std::time::Duration;
 
@@ -52,9 +53,7 @@ pub enum TimingError {
     #[error("the schedule ends before it starts")]
     Window,
     /// No time follows.
-    #[error(
-        "the schedule never fires: no time that `{0}` names lies ahead, before its end and the year 5000"
-    )]
+    #[error("the schedule never fires: `{0}` names no time before its end and the year 5000")]
     NeverFires(String),
 }
 

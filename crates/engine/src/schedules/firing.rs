@@ -100,8 +100,8 @@ impl Engine {
         !due.is_empty() && due.len() == most
     }
 
-    /// While the clock is not believed, the server stops, or there is no room for new jobs, none is:
-    /// what is missed by that is treated as missed.
+    /// While the clock is not believed, the server stops, or there is no room for new jobs, none
+    /// is: what is missed by that is treated as missed.
     fn due_schedules(&self, most: usize) -> Vec<Found> {
         let has_room = self.check_space().is_ok();
         let mut inner = self.enter();

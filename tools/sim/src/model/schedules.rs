@@ -186,8 +186,8 @@ impl Model {
         self.schedules.remove(name);
     }
 
-    /// A time has come: the job and the step of the schedule. `told` is what the engine says came of
-    /// it; it has to be right.
+    /// A time has come: the job and the step of the schedule. `told` is what the engine says came
+    /// of it; it has to be right.
     pub fn apply_firing(
         &mut self,
         fire: &FireSchedule,
