@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::failure_text::cut_text;
 use crate::job::Origin;
+use crate::schedule::SCHEDULE_NAME_BYTES_MAX;
 
 /// Names of tokens have up to 128 letters.
 const NAME_BYTES_MAX: usize = 512;
@@ -121,11 +122,21 @@ pub enum Action {
     PauseTargets = 21,
     /// Somebody had workers of the jobd master go on with targets.
     ContinueTargets = 22,
+    /// A schedule was put, new or changed.
+    PutSchedule = 23,
+    /// A schedule was removed.
+    RemoveSchedule = 24,
+    /// A schedule was paused.
+    PauseSchedule = 25,
+    /// A schedule was resumed.
+    ResumeSchedule = 26,
+    /// A job of a schedule was asked for.
+    RunSchedule = 27,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 22] = [
+    pub const ALL: [Action; 27] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -148,6 +159,11 @@ impl Action {
         Action::Undo,
         Action::PauseTargets,
         Action::ContinueTargets,
+        Action::PutSchedule,
+        Action::RemoveSchedule,
+        Action::PauseSchedule,
+        Action::ResumeSchedule,
+        Action::RunSchedule,
     ];
 }
 
@@ -181,6 +197,9 @@ pub struct AuditEntry {
     /// How many jobs it changed, if it was about many.
     #[prost(uint64, optional, tag = "9")]
     pub count: Option<u64>,
+    /// The schedule that it is about.
+    #[prost(string, optional, tag = "10")]
+    pub schedule: Option<String>,
 }
 
 impl AuditEntry {
@@ -196,6 +215,7 @@ impl AuditEntry {
         fits(actor.map(|actor| &actor.name[..]), NAME_BYTES_MAX)
             && fits(actor.map(|actor| &actor.address[..]), ADDRESS_BYTES_MAX)
             && fits(self.constraint.as_deref(), CONSTRAINT_BYTES_MAX)
+            && fits(self.schedule.as_deref(), SCHEDULE_NAME_BYTES_MAX)
             && fits(Some(&self.detail), DETAIL_BYTES_MAX)
             && self.queue.as_ref().is_none_or(|it| it.len() <= crate::queue::QUEUE_NAME_BYTES_MAX)
     }
@@ -204,7 +224,8 @@ impl AuditEntry {
     pub(crate) fn bytes(&self) -> u64 {
         let actor = self.actor.as_ref().map_or(0, |actor| actor.name.len() + actor.address.len());
         let names = self.queue.as_ref().map_or(0, Bytes::len)
-            + self.constraint.as_ref().map_or(0, String::len);
+            + self.constraint.as_ref().map_or(0, String::len)
+            + self.schedule.as_ref().map_or(0, String::len);
         ENTRY_BYTES + (actor + names + self.detail.len()) as u64
     }
 }

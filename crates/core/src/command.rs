@@ -7,6 +7,7 @@ use crate::audit::AuditEntry;
 use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin, TraceParent};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
+use crate::schedule::{Due, Schedule};
 
 /// One request. Each variant says why it exists.
 #[derive(Clone, PartialEq, Debug)]
@@ -181,6 +182,15 @@ pub enum Command {
     },
     /// A person's command and the entry in the audit log that speaks of it: both happen, or neither.
     Audited(Box<Audited>),
+    /// A person sets a schedule, new or changed.
+    SetSchedule(Box<SetSchedule>),
+    /// A person removes a schedule. Its jobs stay.
+    RemoveSchedule {
+        /// Its name.
+        name: String,
+    },
+    /// A schedule came to a time, or a person wants its job now.
+    FireSchedule(Box<FireSchedule>),
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.
@@ -441,6 +451,49 @@ pub enum Compact {
         /// Those that need a record below this.
         below: u64,
     },
+    /// A schedule.
+    Schedule(String),
     /// The server item.
     Server,
+}
+
+/// A schedule to be set.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SetSchedule {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Its next time; none if none follows.
+    pub next: Option<Due>,
+}
+
+/// Why a schedule is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occasion {
+    /// Its next time is due.
+    Due {
+        /// The time behind this one.
+        following: Option<Due>,
+        /// The first time that is not missed yet, see
+        /// [`MISSED_AFTER_MS`](crate::schedule::MISSED_AFTER_MS).
+        resumed: Option<Due>,
+    },
+    /// The job that a pending one waits for has ended.
+    Pending,
+    /// A person wants its job now, whatever its times and the last job are.
+    Now,
+}
+
+/// A time of a schedule.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FireSchedule {
+    /// Which schedule.
+    pub name: String,
+    /// Its revision; with [`Occasion::Now`] any.
+    pub revision: u64,
+    /// The time: of a time that is not its next one, or not the pending one, nothing comes.
+    pub due_ms: u64,
+    /// Why.
+    pub occasion: Occasion,
+    /// The job, if one comes: see [`State::fires`](crate::State::fires).
+    pub job: Submit,
 }

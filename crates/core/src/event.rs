@@ -8,6 +8,7 @@ use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
+use crate::schedule::{Progress, Schedule};
 
 /// Makes the events of a table: what each is, the byte that says which it is, its message.
 macro_rules! events {
@@ -108,6 +109,12 @@ events! {
     25 Deleted(Deleted),
     /// A job's deletion was undone.
     26 Undeleted(Undeleted),
+    /// A schedule was set, or appended again.
+    27 ScheduleSet(ScheduleSet),
+    /// A schedule was removed.
+    28 ScheduleRemoved(ScheduleRemoved),
+    /// A schedule came to a time. The job, if one came of it, is in the same record.
+    29 ScheduleFired(ScheduleFired),
 }
 
 /// See [`Event::Leased`].
@@ -395,6 +402,36 @@ pub struct FormatRaised {
     pub version: u32,
 }
 
+/// See [`Event::ScheduleSet`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScheduleSet {
+    /// The schedule. Always there: a box can only be an optional field.
+    #[prost(message, optional, boxed, tag = "1")]
+    pub schedule: Option<Box<Schedule>>,
+    /// How far it has come. Always there.
+    #[prost(message, optional, boxed, tag = "2")]
+    pub progress: Option<Box<Progress>>,
+}
+
+/// See [`Event::ScheduleRemoved`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScheduleRemoved {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// See [`Event::ScheduleFired`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScheduleFired {
+    /// Which schedule.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// How far it has come by this. Always there.
+    #[prost(message, optional, boxed, tag = "2")]
+    pub progress: Option<Box<Progress>>,
+}
+
 /// The server item; see [`Event::ServerCompacted`].
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Server {
@@ -425,6 +462,9 @@ pub struct Server {
     /// The number of the newest entry of the audit log.
     #[prost(uint64, tag = "9")]
     pub last_audit: u64,
+    /// The revision of the schedule that was set last.
+    #[prost(uint64, tag = "10")]
+    pub schedules_revision: u64,
 }
 
 /// An event of which nothing comes, as a place for others.

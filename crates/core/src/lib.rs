@@ -16,6 +16,7 @@ pub mod job;
 pub mod payload;
 pub mod policy;
 pub mod queue;
+pub mod schedule;
 pub mod state;
 
 mod decide;

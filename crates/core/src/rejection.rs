@@ -68,6 +68,12 @@ pub enum Rejection {
     /// No such constraint.
     #[error("no such constraint")]
     NoConstraint,
+    /// No such schedule.
+    #[error("no such schedule")]
+    NoSchedule,
+    /// The schedule is paused, or its time has not come.
+    #[error("the schedule is not due")]
+    NotDue,
     /// Not all buckets of the constraint follow its last change yet: ask again.
     #[error("the last change of the constraint is still under way")]
     Rebasing,

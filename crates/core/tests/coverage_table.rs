@@ -83,6 +83,11 @@ table! { COMMANDS of Command:
     Tick => "due_jobs_come_in_bounded_steps_and_in_the_order_of_their_time",
         "fn happen_what_is_due(", "tick";
     Audited => "an_entry_comes_with_its_change_and_not_without_it", "fn audited(", "apply_audited";
+    SetSchedule => "a_put_schedule_keeps_what_has_come_of_it_and_has_a_new_revision",
+        "Command::SetSchedule(", "apply_schedule";
+    RemoveSchedule => "a_removed_schedule_fires_no_more", "Command::RemoveSchedule {",
+        "forget_schedule";
+    FireSchedule => "a_time_fires_once", "fn firing(", "apply_firing";
     Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
         "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
@@ -131,6 +136,11 @@ table! { EVENTS of Event:
         "apply_deletion";
     Undeleted => "what_is_deleted_and_undone_survives_compaction_and_restarts",
         "Command::Undelete {", "apply_undo";
+    ScheduleSet => "a_compacted_schedule_is_as_it_was", "Compact::Schedule(", "compare_schedules";
+    ScheduleRemoved => "a_removed_schedule_fires_no_more", "Command::RemoveSchedule {",
+        "forget_schedule";
+    ScheduleFired => "what_was_missed_is_skipped_or_made_up_as_asked", "fn judge_firing(",
+        "outcome_of";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

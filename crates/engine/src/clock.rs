@@ -2,7 +2,7 @@
 //!
 //! A wall clock that is wrong must not delete jobs: a TTL is over when the time it names has passed, not when somebody
 //! has set a clock. So the wall clock is compared with the engine's time, which the log keeps over a restart. While the
-//! two disagree nothing is deleted for its TTL, and time goes on from the log's.
+//! two disagree nothing is deleted for its TTL, no schedule fires, and time goes on from the log's.
 
 use std::time::Duration;
 
@@ -185,14 +185,16 @@ impl Inner {
         }
         self.set_hold(!believed);
         if believed {
-            tracing::info!("the wall clock agrees with the log's time again: TTLs count");
+            tracing::info!(
+                "the wall clock agrees with the log's time again: TTLs count, and schedules fire"
+            );
             return;
         }
         let by = Duration::from_secs(ahead_ms.unsigned_abs() / 1000);
         let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
         tracing::warn!(
-            "the wall clock is {by:?} {direction} the log's time: nothing is deleted for its TTL and time goes on from \
-             the log's, until the clock is right again, or is accepted (`spindle clock accept`)"
+            "the wall clock is {by:?} {direction} the log's time: nothing is deleted for its TTL, no schedule fires, and \
+             time goes on from the log's, until the clock is right again, or is accepted (`spindle clock accept`)"
         );
     }
 

@@ -18,6 +18,7 @@ use crate::door::{Mailbox, Ticket};
 use crate::gate::{Gate, Gated};
 use crate::inner::Inner;
 use crate::observe::Meters;
+use crate::schedules::Timings;
 use crate::wait::{Caller, Wait, WaitFor};
 
 type FailureReport = Box<dyn Fn(Failure) + Send + Sync>;
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub rules: Rules,
     /// Wakes the thread that matches jobs that were there before the newest constraints.
     pub relabel_bell: TimerBell,
+    /// When schedules fire.
+    pub timings: Timings,
     /// How much may be decided.
     pub admission: Admission,
     /// New jobs are refused while the log is this long.
@@ -97,6 +100,7 @@ impl Engine {
             committing: Mutex::default(),
             sync_time: SyncTime::default(),
             relabel_bell: TimerBell::default(),
+            timings: Timings::default(),
         };
         Engine { shared: Arc::new(shared) }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub hold_expiry: bool,
     /// What is due waits: the disk is full, and nearly nothing is left of the reserve.
     pub holds_timers: bool,
+    /// Schedules wait: there is no room for new jobs.
+    pub holds_schedules: bool,
     /// Which difference between clock and log is believed.
     pub clock_trust: ClockTrust,
     /// By how much time was set forward since the start, in all.
@@ -69,6 +71,7 @@ impl Inner {
             ids_gate: Gate::OPEN,
             hold_expiry: false,
             holds_timers: false,
+            holds_schedules: false,
             clock_trust: ClockTrust::default(),
             set_forward_ms: 0,
             stopping: false,

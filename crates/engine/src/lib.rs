@@ -8,12 +8,13 @@
 //! Numbers for people, pages of the feed and tickets are plain values.
 //!
 //! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,
-//! `leases`, `waits`, `queues`, `constraints`, `feed`, `observe`, `replica`, `audit`, and `people` for
+//! `leases`, `waits`, `queues`, `constraints`, `schedules`, `feed`, `observe`, `replica`, `audit`, and `people` for
 //! what people do. Start with `engine.rs` (the way of a call) and `inner.rs` (what is behind the
 //! lock). The rooms:
 //!
 //! - `call`: calls that change jobs; `read`: queries; `wait`: everybody who waits
 //! - `commit`: from decision to disk; `compaction`: keeps the log small
+//! - `schedules`: jobs that come by the clock
 //! - `audit`: who did what; `constraints`: limits and labels; `observe`: numbers; `replica`: changes of one door's jobs
 //!
 //! Nothing here knows of tokio, and every thread is a loop around a step that can be called by
@@ -39,6 +40,7 @@ mod observe;
 mod options;
 mod read;
 mod replica;
+mod schedules;
 mod start;
 mod threads;
 mod views;
@@ -72,11 +74,15 @@ pub use read::{
     FetchError, JobLine, JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
+pub use schedules::{PutSchedule, ScheduleNow};
 pub use spindle_log::Room as DiskRoom;
 pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};
 pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
+pub use spindle_schedule::{Timing, TimingError};
 pub use start::{Each, StartError, fold_state};
-pub use views::{AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Waits};
+pub use views::{
+    AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
+};
 pub use wait::{Caller, Progress, SleepReply};

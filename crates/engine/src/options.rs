@@ -100,6 +100,8 @@ pub struct Faults {
     pub keys_forgotten: bool,
     /// A start forgets when unfinished jobs expire.
     pub expiry_forgotten: bool,
+    /// A start forgets when schedules fire.
+    pub schedules_forgotten: bool,
     /// Those of the core.
     pub core: spindle_core::state::Faults,
 }

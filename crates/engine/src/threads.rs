@@ -9,6 +9,7 @@ use crate::answer::Failure;
 use crate::commit::Committed;
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
+use crate::schedules::FIRED_AT_ONCE;
 
 /// The body of a thread: returns when the flag says stop.
 type Loop = fn(&Engine, &AtomicBool);
@@ -90,6 +91,7 @@ impl Engine {
     fn run_timer(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             self.watch_clock();
+            while self.fire_schedules(FIRED_AT_ONCE) {}
             let wait_ms = self.tick_once();
             let wait = wait_ms.map_or(IDLE, |ms| Duration::from_millis(ms.max(1)).min(IDLE));
             self.shared.timer.sleep(wait);

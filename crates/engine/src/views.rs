@@ -32,6 +32,8 @@ views! {
     queues Queues;
     /// Constraints, and the matching of jobs against them.
     constraints Constraints;
+    /// Schedules: lists, and what is due.
+    schedules Schedules;
     /// The feed of everything that happens.
     feed Feed;
     /// Numbers for people and dashboards.

@@ -56,6 +56,7 @@ codes! {
     TargetNotFound "target_not_found" NOT_FOUND "No jobd worker serves the target",
     QueueNotFound "queue_not_found" NOT_FOUND "There is no such queue",
     ConstraintNotFound "constraint_not_found" NOT_FOUND "There is no such constraint",
+    ScheduleNotFound "schedule_not_found" NOT_FOUND "There is no such schedule",
     MethodNotAllowed "method_not_allowed" METHOD_NOT_ALLOWED "The path does not take this method",
     NotAcceptable "not_acceptable" NOT_ACCEPTABLE "The answer is in no type that was asked for",
     BodyTimeout "body_timeout" REQUEST_TIMEOUT "The body did not come in time",
@@ -226,6 +227,7 @@ impl From<Rejection> for Problem {
             Rejection::ServerFull => Problem::new(Code::ServerFull, detail),
             Rejection::OutOfRange(_) => Problem::new(Code::OutOfRange, detail),
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),
+            Rejection::NoSchedule => Problem::new(Code::ScheduleNotFound, detail),
             Rejection::NoConstraint => Problem::new(Code::ConstraintNotFound, detail),
             Rejection::StaleConstraints | Rejection::Rebasing => Problem::new(Code::Busy, detail),
             Rejection::PayloadDamaged => Problem::new(

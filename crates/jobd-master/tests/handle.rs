@@ -1,6 +1,8 @@
 //! Workers that do not answer, in a time that passes when nothing else is left to do. The other
 //! tests of the handle are in `crates/jobd`, with real workers.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{ops::RangeInclusive, time::Duration};
 
 use spindle_jobd_master::{

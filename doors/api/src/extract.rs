@@ -174,6 +174,24 @@ impl FromRequestParts<Api> for ConstraintPath {
     }
 }
 
+/// The schedule a path names. Handlers ask for the queue of its jobs.
+#[derive(IntoParams)]
+#[into_params(names("name"), parameter_in = Path)]
+pub(crate) struct SchedulePath(
+    /// Its name, 1 to 100 bytes, percent-encoded
+    #[param(min_length = 1, max_length = 100)]
+    pub String,
+);
+
+impl FromRequestParts<Api> for SchedulePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        let name = String::from_utf8(segment(parts, "/api/v1/schedules/"));
+        name.map(SchedulePath).map_err(|_| Problem::bad_field("a schedule's name is UTF-8"))
+    }
+}
+
 /// The lease a path names.
 #[derive(IntoParams)]
 #[into_params(names("token"), parameter_in = Path)]

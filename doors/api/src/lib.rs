@@ -34,6 +34,7 @@ mod reading;
 mod reasons;
 mod router;
 mod routes;
+mod schedule;
 mod settings;
 mod submit;
 mod taking;

@@ -17,6 +17,13 @@ pub(crate) fn optional<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
 }
 
+/// An object.
+pub(crate) fn required<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Object::<T>::deserialize(deserializer).map(|object| object.0)
+}
+
 /// A value that was written as an object.
 pub(crate) struct Object<T>(pub T);
 

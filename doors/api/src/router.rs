@@ -17,7 +17,8 @@ use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
     audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobd, jobs,
-    lease_batch, leases, list, queues, server, settings, submit, transfer, wait, why, workers,
+    lease_batch, leases, list, queues, schedules, server, settings, submit, transfer, wait, why,
+    workers,
 };
 
 #[derive(OpenApi)]
@@ -33,6 +34,7 @@ use crate::routes::{
         (name = "jobs", description = "Submitting, reading and changing jobs"),
         (name = "leases", description = "What workers do"),
         (name = "constraints", description = "Limits on jobs, whichever door they came through"),
+        (name = "schedules", description = "Jobs that come by the clock"),
         (name = "queues", description = "Queues and their settings"),
         (name = "workers", description = "Who works, and on what"),
         (name = "jobd", description = "The jobd master's workers and their targets"),
@@ -89,6 +91,11 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
         .routes(routes!(constraints::held))
+        .routes(routes!(schedules::list, schedules::apply))
+        .routes(routes!(schedules::show, schedules::put, schedules::remove))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::run))
         .routes(routes!(leases::lease))
         .routes(routes!(lease_batch::batch))
         .routes(routes!(leases::extend))

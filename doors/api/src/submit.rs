@@ -106,6 +106,15 @@ pub(crate) enum UniqueMode {
 }
 
 impl NewJobBody {
+    /// Refuses what makes no sense for a job that comes again and again.
+    pub fn check_repeatable(&self) -> Answered<()> {
+        if self.run_at.is_none() && !self.parked && self.unique.is_none() {
+            return Ok(());
+        }
+        let detail = "the job of a schedule takes no run_at, parked or unique: see overlap";
+        Err(Problem::bad_field(detail))
+    }
+
     /// The engine's words for it.
     pub fn into_new_job(self, now_ms: u64) -> Answered<NewJob> {
         let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;

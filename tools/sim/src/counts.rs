@@ -49,6 +49,18 @@ counts! {
     queue_full = "refused by a full queue",
     /// Jobs refused because the server held as many as it may.
     server_full = "refused by a full server",
+    /// Times of schedules at which a job came.
+    firings = "schedules fired",
+    /// Of missed times.
+    firings_made_up = "missed times made up",
+    /// Missed times that were not made up.
+    firings_missed = "missed times",
+    /// Times that came while the last job was unfinished.
+    firings_overlapped = "times passed over",
+    /// Times whose job was refused.
+    firings_refused = "times whose job was refused",
+    /// Times that waited for room on the disk, or for the clock.
+    firings_held = "times that waited",
     /// Reports that watchers received.
     news = "news",
     /// Ends that watchers received.

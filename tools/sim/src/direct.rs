@@ -72,13 +72,19 @@ impl Direct {
             if self.trace {
                 println!("{step} at {}: {next:?}", self.now_ms);
             }
-            self.take(&next).map_err(|why| Difference {
-                step,
-                what: format!("{next:?} at {}", self.now_ms),
-                why,
-            })?;
+            self.take(&next).map_err(|why| self.difference(step, &next, why))?;
+            let view =
+                View { model: &self.model, finished: Some(&self.finished), now_ms: self.now_ms };
+            if let Some(command) = workload.schedules(view) {
+                let next = Step::Ask(command);
+                self.take(&next).map_err(|why| self.difference(step, &next, why))?;
+            }
         }
         Ok(())
+    }
+
+    fn difference(&self, step: u64, next: &Step, why: String) -> Difference {
+        Difference { step, what: format!("{next:?} at {}", self.now_ms), why }
     }
 
     fn take(&mut self, step: &Step) -> Judged<()> {

@@ -86,6 +86,12 @@ faults! {
     FillNotCompacted => engine.core.fill_not_compacted;
     /// The undo of a deletion is not logged: a restart deletes the job again.
     UndoNotLogged => engine.core.undo_not_logged;
+    /// Compaction loses schedules.
+    ScheduleNotCompacted => engine.core.schedule_not_compacted;
+    /// A schedule fires, and the log has its job only: after a crash it fires twice.
+    FiringNotLogged => engine.core.firing_not_logged;
+    /// A start forgets when schedules fire: a missed time is lost.
+    SchedulesForgotten => engine.schedules_forgotten;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -7,6 +7,7 @@ mod hold;
 mod lease;
 mod limits;
 mod room;
+mod schedules;
 mod submit;
 mod tick;
 mod undo;
@@ -218,6 +219,9 @@ fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::Tick { hold_expiry } => tick::tick(cx, *hold_expiry),
         Command::RaiseFormat { version } => tick::raise_format(cx, *version),
         Command::Audited(audited) => audit::audited(cx, audited),
+        Command::SetSchedule(set) => schedules::set(cx, set),
+        Command::RemoveSchedule { name } => schedules::remove(cx, name),
+        Command::FireSchedule(fire) => schedules::fire(cx, fire),
         Command::Compact(item) => compaction::compact(cx, item),
     }
 }

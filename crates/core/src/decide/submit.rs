@@ -16,6 +16,11 @@ pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
 const NAMES_MAX: usize = 64;
 
 pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
+    submit_after(cx, submit, &[])
+}
+
+/// A job comes when these unfinished jobs have ended, which is decided already.
+pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64]) -> Decided {
     check_queue(cx.state, &submit.queue)?;
     check_limits(submit)?;
     refuse_if(
@@ -36,7 +41,7 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
         queue: &submit.queue,
         priority: submit.priority,
         payload_bytes: submit.payload.len,
-        replaces: &replaced,
+        replaces: if ended.is_empty() { &replaced } else { ended },
     };
     room::check(cx.state, &newcomer)?;
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms)
@@ -157,7 +162,7 @@ fn is_plain(submit: &Submit) -> bool {
     keys.is_empty() && labels.is_empty() && tags.is_empty()
 }
 
-fn check_limits(submit: &Submit) -> Result<(), Rejection> {
+pub(super) fn check_limits(submit: &Submit) -> Result<(), Rejection> {
     let check = |field, holds: bool| refuse_if(!holds, Rejection::OutOfRange(field));
     check("id", submit.id.0 > 0 && submit.id.0 < JOB_ID_END)?;
     check("ttr", submit.ttr_ms.is_none_or(|ttr| (1..=TTR_MS_MAX).contains(&ttr)))?;

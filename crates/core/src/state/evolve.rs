@@ -54,6 +54,9 @@ impl State {
             Event::ConstraintSet(set) => self.on_constraint_set(set, at),
             Event::ConstraintRemoved(removed) => self.on_constraint_removed(removed),
             Event::BucketSet(image) => self.on_bucket_set(image),
+            Event::ScheduleSet(set) => self.on_schedule_set(set, at),
+            Event::ScheduleRemoved(removed) => self.on_schedule_removed(&removed.name),
+            Event::ScheduleFired(fired) => self.on_schedule_fired(fired),
             Event::Started(_)
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
@@ -61,6 +64,7 @@ impl State {
         }
         self.note_order(event);
         self.note_update(event);
+        self.note_job_of_schedule(event);
     }
 
     /// Order numbers are given in `decide`; the next one follows the highest seen.
@@ -204,6 +208,8 @@ impl State {
                 server.constraints_revision =
                     server.constraints_revision.max(compacted.constraints_revision);
                 server.last_audit = server.last_audit.max(compacted.last_audit);
+                server.schedules_revision =
+                    server.schedules_revision.max(compacted.schedules_revision);
                 let done = (compacted.relabelled_revision, compacted.relabelled_below);
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;

@@ -17,6 +17,7 @@ mod read;
 mod ready;
 mod rebase;
 mod scan;
+mod schedules;
 mod slab;
 mod unmatched;
 mod update;
@@ -35,6 +36,7 @@ pub use read::{Found, HeldBackSlice, JobView, QueueListing, ReadyBefore};
 pub(crate) use ready::priority_class;
 pub use ready::{Group, Queue};
 pub use scan::{ScanFilter, ScanStretch, Walk};
+pub use schedules::ScheduleView;
 pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
 
 pub use crate::event::Server;
@@ -46,6 +48,7 @@ pub use keys::Work;
 use keys::{KeyIndex, Named};
 use numbered::Numbered;
 use ordered_list::OrderedList;
+use schedules::Schedules;
 use slab::Slab;
 use unmatched::Unmatched;
 
@@ -117,6 +120,7 @@ pub struct State {
     /// The oldest record the server item needs.
     server_record: u64,
     audit: AuditLog,
+    schedules: Schedules,
     defaults: Defaults,
     faults: Faults,
 }
@@ -157,6 +161,10 @@ pub struct Faults {
     pub undo_not_logged: bool,
     /// Compaction loses how full the buckets of constraints are.
     pub fill_not_compacted: bool,
+    /// A schedule fires, and the log has the job only.
+    pub firing_not_logged: bool,
+    /// Compaction loses schedules.
+    pub schedule_not_compacted: bool,
 }
 
 impl State {
@@ -187,6 +195,7 @@ impl State {
             last_update: 0,
             server_record: 0,
             audit: AuditLog::default(),
+            schedules: Schedules::default(),
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

@@ -578,6 +578,8 @@ impl State {
             .collect();
         let rules = self.constraints.iter().filter(|(_, kept)| kept.oldest_record < below);
         items.extend(rules.map(|(number, _)| Compact::Constraint { number: *number, from: 0 }));
+        let schedules = self.schedules_needing(below);
+        items.extend(schedules.map(|name| Compact::Schedule(name.to_owned())));
         if self.audit_needs(below) {
             items.push(Compact::Audit { from: 0, below });
         }

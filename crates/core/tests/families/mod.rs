@@ -9,6 +9,7 @@ mod lease;
 mod limits;
 mod room;
 mod scan;
+mod schedules;
 mod submit;
 mod tick;
 mod undo;

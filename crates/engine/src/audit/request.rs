@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use spindle_core::audit::{Action, Actor, AuditEntry};
 use spindle_core::command::{Audited, Edit};
+use spindle_core::schedule::Schedule;
 use spindle_core::{Command, JobId, Rejection};
 
 use crate::answer::Refused;
@@ -42,15 +43,16 @@ impl Audit {
 
     /// The entry as it is after one more change.
     fn entry_of(&self, deed: Deed) -> AuditEntry {
-        let Deed { action, job, queue, constraint, detail } = deed;
+        let Deed { action, job, queue, constraint, schedule, detail } = deed;
         let mut entry = AuditEntry { action: action as i32, ..self.entry.clone() };
         match &mut entry.count {
-            Some(count) => *count += u64::from(job.is_some()),
+            Some(count) => *count += u64::from(job.is_some() || schedule.is_some()),
             None => {
                 entry.job = job.map(|id| id.0);
                 // A copy: the name may be a small part of a large read.
                 entry.queue = queue.map(|name| Bytes::copy_from_slice(&name));
                 entry.constraint = constraint;
+                entry.schedule = schedule;
                 entry.set_detail(&detail);
             }
         }
@@ -86,12 +88,13 @@ pub(crate) struct Deed {
     pub job: Option<JobId>,
     pub queue: Option<Bytes>,
     pub constraint: Option<String>,
+    pub schedule: Option<String>,
     pub detail: String,
 }
 
 impl Deed {
     pub fn new(action: Action, detail: String) -> Deed {
-        Deed { action, job: None, queue: None, constraint: None, detail }
+        Deed { action, job: None, queue: None, constraint: None, schedule: None, detail }
     }
 
     pub fn to_queue(action: Action, queue: Bytes, detail: String) -> Deed {
@@ -100,6 +103,12 @@ impl Deed {
 
     pub fn to_constraint(action: Action, name: &str, detail: String) -> Deed {
         Deed { constraint: Some(name.to_owned()), ..Deed::new(action, detail) }
+    }
+
+    /// The queue is that of the schedule's jobs.
+    pub fn to_schedule(action: Action, schedule: &Schedule, detail: String) -> Deed {
+        let queue = Bytes::copy_from_slice(&schedule.job.queue);
+        Deed { schedule: Some(schedule.name.clone()), ..Deed::to_queue(action, queue, detail) }
     }
 
     /// `detail` is what there is to say besides where the job stood.

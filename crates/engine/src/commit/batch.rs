@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use prost::Message as _;
 use spindle_core::job::{JobOptions, Outcome};
 use spindle_core::{BytesRef, Event, Place, Type};
 
@@ -288,7 +289,8 @@ impl Batch {
 }
 
 /// Whether the feed shows an event: not those that say nothing new, or only something about the
-/// server's own bookkeeping, or about people: the audit log is not for everybody who may read.
+/// server's own bookkeeping, or about people: the audit log is not for everybody who may read. Of a
+/// schedule that fires it shows the job.
 pub(crate) fn is_in_feed(event: &Event) -> bool {
     !matches!(
         event,
@@ -299,6 +301,9 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
             | Event::BucketSet(_)
             | Event::PageMoved(_)
             | Event::Audited(_)
+            | Event::ScheduleSet(_)
+            | Event::ScheduleRemoved(_)
+            | Event::ScheduleFired(_)
     )
 }
 
@@ -314,6 +319,9 @@ fn room_for(event: &Event) -> usize {
 fn long_bytes(event: &Event) -> usize {
     match event {
         Event::StateSet(set) => set.event.len() + set.state.as_ref().map_or(0, Bytes::len),
+        Event::ScheduleSet(set) => {
+            set.schedule.as_ref().map_or(0, |schedule| schedule.encoded_len())
+        }
         Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, Outcome::words_len),
         _ => event.image().map_or(0, |image| {
             image.options.as_deref().map_or(0, options_bytes) + image.words_len()

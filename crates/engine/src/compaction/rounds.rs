@@ -162,7 +162,10 @@ impl Engine {
         let live = {
             let inner = self.shared.inner.lock();
             let state = &inner.state;
-            inner.footprint.live_bytes() + state.finished_bytes() + state.audit_bytes()
+            inner.footprint.live_bytes()
+                + state.finished_bytes()
+                + state.audit_bytes()
+                + state.schedules_bytes()
         };
         let kept = log.bytes_on_disk();
         if log.space().is_reserve() || self.is_log_nearly_full() {

@@ -18,7 +18,7 @@ use crate::gate::Gated;
 use crate::inner::Inner;
 
 /// What is due and has to wait for room on a full disk is looked at so often, in milliseconds.
-const HELD_MS: u64 = 100;
+pub(crate) const HELD_MS: u64 = 100;
 
 /// Who is served next.
 #[derive(Default)]
@@ -93,7 +93,7 @@ impl Inner {
         let earliest = if self.holds_timers { self.now_ms.saturating_add(HELD_MS) } else { 0 };
         let core = Some(core).filter(|due| *due != u64::MAX).map(|due| due.max(earliest));
         let waiting = [self.waiting.list.next_deadline(), self.waiting.calls.next_due()];
-        waiting.into_iter().chain([core]).flatten().min()
+        waiting.into_iter().chain([core, self.next_firing()]).flatten().min()
     }
 
     // ---- serving ----

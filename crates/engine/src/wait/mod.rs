@@ -14,6 +14,7 @@ mod wakeups;
 mod watch;
 
 pub(crate) use calls::Spare;
+pub(crate) use hand_off::HELD_MS;
 pub use list::Caller;
 pub(crate) use list::{Wait, WaitFor};
 pub use reports::Progress;

@@ -22,6 +22,7 @@ mod limits;
 mod log_limit;
 mod payloads;
 mod scan;
+mod schedules;
 mod space;
 mod start;
 mod survey;

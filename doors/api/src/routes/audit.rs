@@ -92,6 +92,9 @@ pub(crate) struct Entry {
     /// The constraint it was done to.
     #[serde(skip_serializing_if = "Option::is_none")]
     constraint: Option<String>,
+    /// The schedule it was done to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<String>,
     /// What changed, or which jobs were meant, briefly and for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     detail: String,
@@ -118,9 +121,9 @@ pub(crate) struct Who {
     door: &'static str,
 }
 
-/// List what people did to jobs, queues, constraints and targets of jobd, and who took a backup,
-/// exported or imported jobs, the newest first. Other requests that changed nothing are not in it, and neither is what
-/// submitters and workers do.
+/// List what people did to jobs, queues, constraints, schedules and targets of jobd, and who took a
+/// backup, exported or imported jobs, the newest first. Other requests that changed nothing are not in
+/// it, and neither is what submitters and workers do.
 #[utoipa::path(get, path = "/api/v1/audit",
     operation_id = "list_audit", tag = "server", params(Asked),
     responses(
@@ -213,6 +216,11 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::Undo => "undo",
         Action::PauseTargets => "pause_targets",
         Action::ContinueTargets => "continue_targets",
+        Action::PutSchedule => "put_schedule",
+        Action::RemoveSchedule => "remove_schedule",
+        Action::PauseSchedule => "pause_schedule",
+        Action::ResumeSchedule => "resume_schedule",
+        Action::RunSchedule => "run_schedule",
     }
 }
 
@@ -241,6 +249,7 @@ fn shown(entry: AuditEntry) -> Entry {
         queue,
         queue_base64,
         constraint: entry.constraint,
+        schedule: entry.schedule,
         detail: entry.detail,
         count: entry.count,
     }

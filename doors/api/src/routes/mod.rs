@@ -23,6 +23,8 @@ pub(crate) mod leases;
 pub(crate) mod list;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod queues;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod schedules;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod submit;

@@ -42,7 +42,7 @@ async fn one_request_too_many_is_refused_with_when_to_come_again() {
 pub enum About {
     /// A queue that it names in its path or its body.
     Queue,
-    /// A job that it names, or the lease of one.
+    /// A job that it names, the lease of one, or the schedule of some.
     Job,
     /// All queues.
     All,
@@ -77,6 +77,14 @@ pub const TABLE: &[Row] = &[
     ("DELETE", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
     ("GET", "/api/v1/constraints/{name}/buckets", Some(Role::Read), About::All),
     ("GET", "/api/v1/constraints/{name}/held", Some(Role::Read), About::All),
+    ("GET", "/api/v1/schedules", Some(Role::Read), About::All),
+    ("PUT", "/api/v1/schedules", Some(Role::Manage), About::All),
+    ("GET", "/api/v1/schedules/{name}", Some(Role::Read), About::Job),
+    ("PUT", "/api/v1/schedules/{name}", Some(Role::Manage), About::Queue),
+    ("DELETE", "/api/v1/schedules/{name}", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/schedules/{name}/pause", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/schedules/{name}/resume", Some(Role::Manage), About::Job),
+    ("POST", "/api/v1/schedules/{name}/run", Some(Role::Manage), About::Job),
     ("POST", "/api/v1/lease", Some(Role::Work), About::Queue),
     ("POST", "/api/v1/leases/batch", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/extend", Some(Role::Work), About::Job),
@@ -146,6 +154,12 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
     } else {
         String::new()
     };
+    let scheduled = json!({ "expression": "@daily", "job": { "queue": queue } });
+    if path.starts_with("/api/v1/schedules/") && method != "PUT" {
+        let at = format!("/api/v1/schedules/{queue}");
+        let put = bench.call_as("admin", json(Method::PUT, &at, &scheduled)).await;
+        assert!(put.status.is_success(), "{put:?}");
+    }
     let at = path.replace("{id}", &job).replace("{token}", &token).replace("{name}", queue);
     let at = match path {
         "/api/v1/jobs" if method == "GET" => format!("{at}?queue={queue}"),
@@ -165,6 +179,8 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
         ("POST", "/api/v1/lease") => json!({ "queues": [queue] }),
         ("PATCH", _) => json!({ "priority": 1 }),
         ("PUT", "/api/v1/constraints/{name}") => json!({ "running_max": 1 }),
+        ("PUT", "/api/v1/schedules/{name}") => scheduled,
+        ("PUT", "/api/v1/schedules") => json!({ "schedules": { queue: scheduled } }),
         (_, path) if path.ends_with("/extend") => json!({ "ttr_ms": 1000 }),
         ("PUT" | "POST", _) => json!({}),
         _ => return request(method.parse().unwrap(), &at).body(Body::empty()).unwrap(),

@@ -35,7 +35,7 @@ async fn with_effect(bench: &Bench, row: Row, queue: &str) -> Request<Body> {
         "/api/v1/jobs/{id}/extend" => {
             json(Method::POST, "/api/v1/lease", &json!({ "queues": [queue] }))
         }
-        "/api/v1/queues/{name}/resume" => {
+        "/api/v1/queues/{name}/resume" | "/api/v1/schedules/{name}/resume" => {
             json(Method::POST, &path.replace("resume", "pause"), &Value::Null)
         }
         "/api/v1/queues/{name}/purge" | "/api/v1/jobs/bulk" | "/api/v1/jobs/import" => job,

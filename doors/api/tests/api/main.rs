@@ -47,6 +47,8 @@ mod page;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod strangers;

@@ -310,6 +310,7 @@ async fn the_description_names_every_route_and_every_type() {
         [
             "delete /api/v1/constraints/{name}",
             "delete /api/v1/jobs/{id}",
+            "delete /api/v1/schedules/{name}",
             "get /api/v1/audit",
             "get /api/v1/backup",
             "get /api/v1/backup/segments/{first}",
@@ -330,6 +331,8 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
             "get /api/v1/queues/{name}/settings",
+            "get /api/v1/schedules",
+            "get /api/v1/schedules/{name}",
             "get /api/v1/server",
             "get /api/v1/workers",
             "get /healthz",
@@ -359,8 +362,13 @@ async fn the_description_names_every_route_and_every_type() {
             "post /api/v1/queues/{name}/pause",
             "post /api/v1/queues/{name}/purge",
             "post /api/v1/queues/{name}/resume",
+            "post /api/v1/schedules/{name}/pause",
+            "post /api/v1/schedules/{name}/resume",
+            "post /api/v1/schedules/{name}/run",
             "put /api/v1/constraints/{name}",
             "put /api/v1/queues/{name}/settings",
+            "put /api/v1/schedules",
+            "put /api/v1/schedules/{name}",
         ]
     );
     check_references(&document, &document);

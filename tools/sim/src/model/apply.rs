@@ -87,6 +87,11 @@ impl Model {
                 }
                 self.apply_audited(&audited.entry, now_ms);
             }
+            Command::SetSchedule(set) => self.apply_schedule(set),
+            Command::RemoveSchedule { name } => self.forget_schedule(name),
+            Command::FireSchedule(fire) => {
+                self.apply_firing(fire, now_ms, None).expect("nobody says what came of it");
+            }
             Command::Compact(item) => self.apply_compaction(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
         }
@@ -110,7 +115,7 @@ impl Model {
         options.events.push(event.clone());
     }
 
-    fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
+    pub(super) fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
         let later = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
         let status = waiting(submit.parked, later);
         let options = JobOptions {

@@ -33,6 +33,7 @@ impl Model {
         self.compare_keys(state)?;
         self.compare_queues(state)?;
         self.compare_audit(state, now_ms)?;
+        self.compare_schedules(state)?;
         self.compare_server(state)
     }
 

@@ -41,6 +41,14 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     if audit(was) != audit(is) {
         return Err(format!("the fold has audited {:?} for {:?}", audit(is), audit(was)));
     }
+    let schedules = |state: &State| {
+        let all = state.schedules(None);
+        let all = all.map(|view| (view.schedule.clone(), view.progress.clone()));
+        (all.collect::<Vec<_>>(), state.next_firing(), state.schedules_bytes())
+    };
+    if schedules(was) != schedules(is) {
+        return Err(format!("the fold has {:?} for {:?}", schedules(is), schedules(was)));
+    }
     // Foreground jobs take order numbers too, and leave no trace.
     let server = |state: &State| Server { next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {

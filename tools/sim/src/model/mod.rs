@@ -16,6 +16,7 @@ mod fold;
 mod limits;
 mod matching;
 mod refuse;
+mod schedules;
 mod tick;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ pub(crate) use audit::action_of;
 pub use fold::fold_difference;
 pub use limits::Tokens;
 pub use refuse::Refusals;
+pub use schedules::{EXPRESSIONS, Scheduled, time_after};
 
 /// The state of the server, as far as clients can see it. Cloning is cheap: jobs are shared until
 /// they change.
@@ -61,6 +63,8 @@ pub struct Model {
     /// Entries of the audit log, the newest last. Those that are too old are still among them.
     pub(crate) audit: Vec<AuditEntry>,
     pub(crate) last_audit: u64,
+    pub(crate) schedules: BTreeMap<String, Scheduled>,
+    pub(crate) schedules_revision: u64,
     /// The latest time that the log knows: it never goes back.
     pub(crate) latest_ms: u64,
     /// The clock is not believed: nothing goes because its time is over.

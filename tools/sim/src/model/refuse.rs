@@ -25,6 +25,16 @@ impl Refusals {
         self.must.is_empty()
     }
 
+    /// Whether there is a reason, or may be.
+    pub(super) fn may_be(&self) -> bool {
+        !(self.must.is_empty() && self.may.is_empty())
+    }
+
+    /// Whether this is a reason that there is.
+    pub(super) fn must_be(&self, rejection: &Rejection) -> bool {
+        self.must.contains(rejection)
+    }
+
     /// Whether this is one of the reasons.
     pub fn allow(&self, rejection: &Rejection) -> bool {
         self.must.iter().chain(&self.may).any(|reason| match (reason, rejection) {
@@ -34,7 +44,7 @@ impl Refusals {
     }
 
     /// One reason, if it applies.
-    fn when(applies: bool, reason: Rejection) -> Refusals {
+    pub(super) fn when(applies: bool, reason: Rejection) -> Refusals {
         Refusals::default().or(applies, reason)
     }
 
@@ -111,6 +121,9 @@ impl Model {
                 Some(command) => self.refusals(command, now_ms),
                 None => Refusals::default(),
             },
+            Command::SetSchedule(set) => self.refuse_schedule(&set.schedule),
+            Command::RemoveSchedule { name } => self.refuse_unknown_schedule(name),
+            Command::FireSchedule(fire) => self.refuse_firing(fire, now_ms),
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let reserved = 1..=self.ids_until();
@@ -150,7 +163,7 @@ impl Model {
         Refusals::when(!self.rules.contains_key(&constraint), Rejection::NoConstraint)
     }
 
-    fn refuse_submit(&self, submit: &Submit, now_ms: u64) -> Refusals {
+    pub(super) fn refuse_submit(&self, submit: &Submit, now_ms: u64) -> Refusals {
         let starts_ms = submit.run_at_ms.unwrap_or(now_ms);
         let expires_ms = submit.ttl_ms.map(|ttl| starts_ms.saturating_add(ttl));
         let over = expires_ms.is_some_and(|expires| expires <= now_ms);
@@ -287,6 +300,7 @@ impl Model {
                 Refusals::when(!known, Rejection::NotFound)
             }
             Compact::Constraint { number, .. } => self.refuse_unknown(*number),
+            Compact::Schedule(name) => self.refuse_unknown_schedule(name),
             Compact::Server | Compact::Audit { .. } => Refusals::default(),
         }
     }

@@ -30,6 +30,7 @@ impl Run {
             | Command::AddEvent { page: Some(_), .. }
             | Command::Persist { .. }
             | Command::NoteRelabelled { .. }
+            | Command::FireSchedule(_)
             | Command::ReserveIds { .. }
             | Command::ReturnIds { .. }
             | Command::Recover { .. }
@@ -64,6 +65,7 @@ impl Run {
                 }
             }
             other => {
+                let other = &self.with_payload(other);
                 let reply = self.server.engine().jobs().execute(other);
                 let matched = self.as_matched(other);
                 self.judge(&matched, reply)?;

@@ -191,6 +191,9 @@ fn needs(command: &Command) -> Option<(Role, About)> {
             None => (Role::Manage, About::Job(edit.id)),
         },
         Command::SetQueue { name, .. } => (Role::Manage, of_queue(name)),
+        Command::SetSchedule(set) => {
+            (Role::Manage, About::Queues(vec![set.schedule.job.queue.clone().into()]))
+        }
         Command::SetConstraint(_) | Command::RemoveConstraint { .. } => {
             (Role::Manage, About::AllQueues)
         }

@@ -74,7 +74,9 @@ impl Run {
         self.crash()?;
         // All of it was on disk: the next server goes on just there, unless one before it got as
         // far as to reserve ids.
-        self.next_id = next.filter(|_| self.model.epoch == epoch + 1);
+        // A schedule may have fired since.
+        let next = next.filter(|_| self.model.epoch == epoch + 1);
+        self.next_id = self.next_id.or(next);
         Ok(())
     }
 

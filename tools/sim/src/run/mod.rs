@@ -17,6 +17,7 @@ mod recovery;
 mod relabel;
 mod repair;
 mod rot;
+mod schedules;
 mod server;
 mod waits;
 
@@ -186,6 +187,14 @@ impl Run {
                 println!("{} at {now_ms}: {step:?}", self.step);
             }
             self.take(&step).map_err(|why| self.violation(&format!("{step:?}"), why))?;
+            let view = View { model: &self.model, finished: None, now_ms: self.server.now_ms() };
+            if let Some(command) = self.workload.schedules(view) {
+                let step = Step::Ask(command);
+                if self.trace {
+                    println!("{} beside it: {step:?}", self.step);
+                }
+                self.take(&step).map_err(|why| self.violation(&format!("{step:?}"), why))?;
+            }
             if self.counts.commands > COMMANDS_MAX {
                 return Err(self.violation("all of it", "no trim came".into()));
             }
@@ -243,8 +252,21 @@ impl Run {
         Ok(())
     }
 
-    /// Ticks, in the engine and in the model, and the answers that brings.
+    /// Ticks, in the engine and in the model, schedules that fire, and the answers that brings.
     fn happen_what_is_due(&mut self) -> Judged {
+        self.tick()?;
+        while self.fire_schedule()? {
+            // What a schedule has replaced may be one finished job too many.
+            self.tick()?;
+        }
+        let now_ms = self.server.now_ms();
+        match self.waits.overdue(&self.model, now_ms) {
+            Some(ticket) => Err(format!("{ticket:?} should have timed out")),
+            None => Ok(()),
+        }
+    }
+
+    fn tick(&mut self) -> Judged {
         self.server.engine().tick_once();
         let held = self.server.held();
         self.change_many(|model, now_ms, versions| {
@@ -255,12 +277,7 @@ impl Run {
                 model.drop_surplus();
             }
         })?;
-        self.take_deliveries()?;
-        let now_ms = self.server.now_ms();
-        match self.waits.overdue(&self.model, now_ms) {
-            Some(ticket) => Err(format!("{ticket:?} should have timed out")),
-            None => Ok(()),
-        }
+        self.take_deliveries()
     }
 
     /// Something changes the model: the change gets a number and is remembered with the position

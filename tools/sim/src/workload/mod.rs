@@ -1,6 +1,7 @@
 //! Random commands: realistic mixes in small name spaces, so that commands meet.
 
 mod people;
+mod schedules;
 mod submits;
 mod workers;
 
@@ -13,6 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use spindle_core::{Command, JobId, JobImage};
 
 use crate::model::Model;
+use schedules::Schedules;
 
 /// What happens next.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,6 +56,7 @@ pub struct Workload {
     rng: ChaCha8Rng,
     next_id: u64,
     mix: Mix,
+    schedules: Schedules,
 }
 
 /// How a seed differs from others besides its draws.
@@ -84,7 +87,7 @@ impl Workload {
             advances: rng.random_range(3..20),
             step_ms: *[5, 200, 2_000, 30_000].choose(&mut rng).expect("not empty"),
         };
-        Workload { rng, next_id: 1, mix }
+        Workload { rng, next_id: 1, mix, schedules: Schedules::new(seed) }
     }
 
     /// What happens next.
@@ -136,6 +139,7 @@ impl Workload {
 
     /// Mostly a little, sometimes just to where something is due, seldom far beyond.
     fn passing_ms(&mut self, view: View<'_>) -> u64 {
+        let firings = view.model.schedules().filter_map(|it| it.progress.next);
         let due: Vec<u64> = view
             .model
             .jobs()
@@ -145,6 +149,7 @@ impl Workload {
                 [job.options().run_at_ms, job.expires_ms(), job.kept_until_ms, lease, deletion]
             })
             .flatten()
+            .chain(firings.map(|next| next.fire_ms))
             .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)
             .collect();
         match (self.rng.random_range(0..20), due.choose(&mut self.rng)) {
