@@ -60,7 +60,7 @@ async fn a_worker_is_seen_paused_and_let_go_on() {
     let mut client = connect(&daemon).await;
     client.data("poll", serde_json::Value::Null).await;
     until("the other is done", || world.table.line(2) == "done ok 0 NULL").await;
-    assert_eq!(world.table.line(1), "waiting NULL NULL NULL");
+    assert_eq!(world.table.line(1), "waiting");
     give(&handle, Order::Continue, &ALL).await;
     until("it is done", || world.table.line(1) == "done ok 0 NULL").await;
     assert!(!told(&listed(&handle).await[0], "normal").paused);
