@@ -102,6 +102,19 @@ impl History {
         placed(frame, known)
     }
 
+    /// How many in a minute, for each point. The newest, of a minute that has only just begun, is left
+    /// out if there is another: it would look like a sudden end.
+    pub fn rates(&self, frame: Frame, of: fn(&Point) -> u64) -> Values {
+        let newest = self.points.last().filter(|_| self.points.len() > 1);
+        let begun = newest.filter(|point| point.seen_ms < SEEN_MS_MIN).map(|point| &point.at);
+        self.values(
+            frame,
+            |point| {
+                if Some(&point.at) == begun { None } else { point.a_minute(of(point)) }
+            },
+        )
+    }
+
     /// A count of all points together.
     pub fn sum(&self, of: impl Fn(&Point) -> u64) -> u64 {
         self.points.iter().map(of).sum()
@@ -179,8 +192,31 @@ mod tests {
         let values = history.values(frame, |point| point.a_minute(point.submitted));
         assert_eq!((values.len(), values[0], values[1], values[59]), (60, Some(14.0), None, None));
         assert_eq!(history.sum(|point| point.dead), 3);
+        let rates = history.rates(frame, |point| point.submitted);
+        assert_eq!((rates[0], rates[59]), (Some(14.0), None));
         let day = history.frame(Span::Day, now_ms);
         assert_eq!(day.count, 1_440);
+    }
+
+    #[test]
+    fn a_minute_that_has_just_begun_is_shown_if_it_is_the_first() {
+        let point = |at: &str, seen_ms: u64| {
+            serde_json::from_value(serde_json::json!({
+                "at": at, "seen_ms": seen_ms, "submitted": 5, "done": 0, "failed": 0, "dead": 0,
+            }))
+            .unwrap()
+        };
+        let (before, now) = ("2026-01-02T03:03:00.000Z", "2026-01-02T03:04:00.000Z");
+        let newest = |points: Vec<Point>| {
+            let history = History { step_ms: 60_000, points };
+            let frame = history.frame(Span::Hour, 1_767_323_045_678);
+            let rates = history.rates(frame, |point| point.submitted);
+            (rates[58], rates[59])
+        };
+        assert_eq!(newest(vec![point(now, 9_999)]), (None, Some(30.0)));
+        let two = |seen_ms| newest(vec![point(before, 60_000), point(now, seen_ms)]);
+        assert_eq!(two(9_999), (Some(5.0), None));
+        assert_eq!(two(10_000), (Some(5.0), Some(30.0)));
     }
 
     #[test]

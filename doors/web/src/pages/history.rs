@@ -102,7 +102,7 @@ impl Draw<'_> {
     }
 
     fn rate(&self, title: &'static str, colour: &'static str, of: fn(&Point) -> u64) -> Markup {
-        let values = self.history.values(self.frame, |point| point.a_minute(of(point)));
+        let values = self.history.rates(self.frame, of);
         self.chart(title, vec![Line { name: "", colour, values }]).drawn()
     }
 
