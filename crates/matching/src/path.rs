@@ -1,4 +1,4 @@
-//! Matchers and payloads without an engine: for the fuzzer, and for tests that match very often.
+//! Matchers and payloads without constraints: for searches, the fuzzer, and tests that match very often.
 
 use bytes::Bytes;
 use spindle_core::Type;

@@ -1,6 +1,7 @@
 //! The command line.
 //!
 //! - `backup`: copies of data folders, and of jobs
+//! - `cron`: schedules
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `edit`: those that change waiting jobs
 //! - `filter`: which jobs they are about
@@ -13,6 +14,7 @@
 
 mod backup;
 mod client;
+mod cron;
 mod edit;
 mod filter;
 mod people;
@@ -30,6 +32,7 @@ use clap_complete::Shell;
 pub use self::{
     backup::*,
     client::*,
+    cron::*,
     edit::*,
     filter::*,
     people::*,

@@ -1,23 +1,26 @@
 //! Which jobs a list or a bulk action is about, and the walk that finds them.
 //!
-//! Status, door, queue, time and keys are found by indices. Tags and texts are looked for in the
+//! Status, door, queue, time and keys are found by indices. Tags, texts and fields are looked for in the
 //! jobs that pass the rest, outside the engine's lock and in bounded portions: a walk that has seen
 //! as much as one request may says so, and goes on from its cursor.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use serde_json::Value;
 use spindle_access::Target;
 use spindle_core::job::{Key, Origin};
 use spindle_core::state::ScanFilter;
-use spindle_core::{JobId, JobImage, Status};
+use spindle_core::{JobId, JobImage, Status, Type};
 use spindle_engine::{
     Engine, FINGERPRINT_CHARS_MAX, FetchError, Gated, JobRef, ScannedJob, fingerprint_of,
 };
 use spindle_http::{Answered, Code, Problem, door_word, slice_turn};
+use spindle_matching::{Condition, MatchPath, Matcher, Scalar, Test};
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
@@ -91,6 +94,13 @@ pub(crate) struct JobFilter {
     #[schema(min_length = 1, max_length = 1024)]
     #[param(min_length = 1, max_length = 1024)]
     pub text: Option<String>,
+    /// Only those with this field in their payload: a JSON Pointer (RFC 6901), and `=` with the value
+    /// it has. A value is a text or what JSON calls it: `/customer=acme`, `/order/total=7`,
+    /// `/paid=true`. Without `=` the field only has to be there. Payloads that are bytes are read as
+    /// JSON.
+    #[schema(format = "payload-field")]
+    #[param(format = "payload-field")]
+    pub field: Option<String>,
     /// Only unfinished and dead ones whose last attempt failed with this fingerprint, as
     /// `GET /api/v1/failures` has it.
     #[schema(min_length = 1, max_length = 160)]
@@ -109,7 +119,7 @@ pub(crate) struct Filter {
     pub scan: ScanFilter,
     tag: Option<Bytes>,
     unique: Option<String>,
-    text: Option<Finder<'static>>,
+    payload: Option<Arc<Wanted>>,
     /// Only these, if some are named.
     ids: Option<BTreeSet<JobId>>,
     fingerprint: Option<String>,
@@ -117,6 +127,23 @@ pub(crate) struct Filter {
     until: JobId,
     /// Numbers say nothing: all that were there when it was read are meant.
     is_of_any_time: bool,
+}
+
+/// What is looked for in payloads.
+struct Wanted {
+    text: Option<Finder<'static>>,
+    field: Option<MatchPath>,
+}
+
+impl Wanted {
+    /// Whether a payload has it.
+    fn is_in(&self, payload: &[u8], kind: i32) -> bool {
+        // Doors of old protocols take JSON as bytes.
+        let kind = Type::try_from(kind).ok().filter(|kind| *kind != Type::Bytes);
+        let kind = kind.unwrap_or(Type::Json);
+        self.text.as_ref().is_none_or(|text| text.find(payload).is_some())
+            && self.field.as_ref().is_none_or(|field| !field.labels(b"", payload, kind).is_empty())
+    }
 }
 
 impl JobFilter {
@@ -136,6 +163,9 @@ impl JobFilter {
         }
         let door = self.door.as_deref().map(read_door).transpose()?;
         let text = self.text.as_deref().map(read_text).transpose()?;
+        let field = self.field.as_deref().map(read_field).transpose()?;
+        let looks = text.is_some() || field.is_some();
+        let payload = looks.then(|| Arc::new(Wanted { text, field }));
         let tag = self.tag.clone().map(Bytes::from);
         let end = api.engine().jobs().end_of_ids();
         let (mut from, mut until) = (JobId(0), end);
@@ -171,7 +201,7 @@ impl JobFilter {
         let scan = ScanFilter { statuses, door, queue, deleted_by };
         let fingerprint = self.fingerprint.clone();
         let filter =
-            Filter { scan, tag, unique, text, ids, fingerprint, from, until, is_of_any_time };
+            Filter { scan, tag, unique, payload, ids, fingerprint, from, until, is_of_any_time };
         Ok(filter)
     }
 
@@ -192,7 +222,8 @@ impl JobFilter {
         ];
         let said = said.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         let text = self.text.as_ref().map(|_| "some text".to_owned());
-        let said = said.map(|(name, value)| format!("{name} {value}")).chain(text);
+        let field = self.field.as_ref().map(|_| "some field".to_owned());
+        let said = said.map(|(name, value)| format!("{name} {value}")).chain(text).chain(field);
         said.collect::<Vec<_>>().join(", ")
     }
 
@@ -253,6 +284,33 @@ fn read_text(text: &str) -> Answered<Finder<'static>> {
     Err(Problem::out_of_range("text has 1 to 1024 characters"))
 }
 
+fn read_field(text: &str) -> Answered<MatchPath> {
+    let (pointer, value) = match text.split_once('=') {
+        Some((pointer, value)) => (pointer, Some(value)),
+        None => (text, None),
+    };
+    let test = value.map_or(Test::Exists, |value| Test::In(scalars(value)));
+    let condition = Condition { pointer: pointer.to_owned(), test };
+    let matcher = Matcher { conditions: vec![condition], ..Matcher::default() };
+    MatchPath::new(&[matcher]).map_err(|error| Problem::out_of_range(format!("field: {error}")))
+}
+
+/// What a value may be that is written like this.
+fn scalars(value: &str) -> Vec<Scalar> {
+    let read = match serde_json::from_str(value) {
+        Ok(Value::Null) => Some(Scalar::Null),
+        Ok(Value::Bool(is_so)) => Some(Scalar::Bool(is_so)),
+        Ok(Value::Number(number)) => number
+            .as_i64()
+            .map(Scalar::Int)
+            .or_else(|| number.as_u64().map(Scalar::Uint))
+            .or_else(|| number.as_f64().map(Scalar::Float)),
+        Ok(Value::String(text)) => Some(Scalar::Text(text)),
+        Ok(Value::Array(_) | Value::Object(_)) | Err(_) => None,
+    };
+    [Scalar::Text(value.to_owned())].into_iter().chain(read).collect()
+}
+
 fn check_fingerprint(text: &str) -> Answered<()> {
     if (1..=FINGERPRINT_CHARS_MAX).contains(&text.chars().count()) {
         return Ok(());
@@ -273,7 +331,7 @@ impl Filter {
 
     /// Whether what is found says something of payloads.
     pub fn looks_into_payloads(&self) -> bool {
-        self.text.is_some()
+        self.payload.is_some()
     }
 
     /// Queue and status are all that it says: what the counts of queues tell.
@@ -289,7 +347,7 @@ impl Filter {
     fn is_by_index(&self) -> bool {
         self.tag.is_none()
             && self.unique.is_none()
-            && self.text.is_none()
+            && self.payload.is_none()
             && self.fingerprint.is_none()
     }
 
@@ -408,8 +466,8 @@ impl Walk {
         if let Some(ids) = self.filter.ids.clone() {
             let images = self.named(engine, &ids, at, limit)?;
             drop(turn);
-            return match self.filter.text.clone() {
-                Some(text) => self.with_text(engine, text, images).await,
+            return match self.filter.payload.clone() {
+                Some(wanted) => self.with_payload(engine, wanted, images).await,
                 None => Ok(images),
             };
         }
@@ -447,8 +505,8 @@ impl Walk {
             images.extend(image.filter(|image| self.filter.takes(image)));
         }
         drop(turn);
-        if let Some(text) = self.filter.text.clone() {
-            images = self.with_text(engine, text, images).await?;
+        if let Some(wanted) = self.filter.payload.clone() {
+            images = self.with_payload(engine, wanted, images).await?;
         }
         if let Some(first_left) = images.get(limit) {
             self.leave(JobId(first_left.id));
@@ -488,12 +546,12 @@ impl Walk {
         Ok(images)
     }
 
-    /// Those with a text in their payload. Payloads are read on a thread of their own: the log may
+    /// Those with something in their payload. Payloads are read on a thread of their own: the log may
     /// have to come from the disk, and nobody else shall wait for that.
-    async fn with_text(
+    async fn with_payload(
         &mut self,
         engine: &Engine,
-        text: Finder<'static>,
+        wanted: Arc<Wanted>,
         images: Vec<JobImage>,
     ) -> Answered<Vec<JobImage>> {
         let left = TEXT_READS_MAX - self.text_reads;
@@ -511,7 +569,7 @@ impl Walk {
                 }
                 reads += 1;
                 bytes_left = bytes_left.saturating_sub(len);
-                if has_text(&engine, &image, &text) {
+                if has(&engine, &image, &wanted) {
                     with.push(image);
                 }
             }
@@ -532,11 +590,11 @@ impl Walk {
     }
 }
 
-/// A payload that is damaged, or went meanwhile, has no text.
-fn has_text(engine: &Engine, image: &JobImage, text: &Finder<'_>) -> bool {
-    let payload =
-        image.payload.as_ref().and_then(|place| engine.jobs().payload(JobId(image.id), place).ok());
-    payload.is_some_and(|bytes| text.find(&bytes).is_some())
+/// A payload that is damaged, or went meanwhile, has nothing.
+fn has(engine: &Engine, image: &JobImage, wanted: &Wanted) -> bool {
+    let Some(place) = &image.payload else { return false };
+    let payload = engine.jobs().payload(JobId(image.id), place);
+    payload.is_ok_and(|bytes| wanted.is_in(&bytes, place.kind))
 }
 
 fn finished(engine: &Engine, id: JobId) -> Answered<Option<JobImage>> {

@@ -137,7 +137,7 @@ fn verdict(
     }
     refuse_if(fire.revision != progress.revision, Rejection::Stale)?;
     refuse_if(schedule.paused, Rejection::NotDue)?;
-    let unfinished = progress.last_job.filter(|id| state.find_live(JobId(*id)).is_some());
+    let unfinished = progress.last_job.filter(|id| state.is_unfinished(JobId(*id)));
     if fire.occasion == Occasion::Pending {
         refuse_if(progress.pending_ms != Some(fire.due_ms), Rejection::Stale)?;
         refuse_if(unfinished.is_some(), Rejection::NotDue)?;

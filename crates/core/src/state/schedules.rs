@@ -82,12 +82,21 @@ impl State {
             Event::Gone(gone) => &gone.ids[..],
             _ => &[],
         };
-        let changed = event.image().map(|image| image.id);
+        let changed = match event {
+            Event::Deleted(deleted) => Some(deleted.id),
+            Event::Undeleted(undeleted) => Some(undeleted.id),
+            _ => event.image().map(|image| image.id),
+        };
         for id in gone.iter().copied().chain(changed) {
             if let Some(name) = self.schedules.awaited.get(&id).cloned() {
                 self.set_schedule_timer(&name);
             }
         }
+    }
+
+    /// Whether a schedule waits for a job. One that is deleted has ended, even if that can be undone.
+    pub(crate) fn is_unfinished(&self, id: JobId) -> bool {
+        self.find_live(id).is_some() && self.deletion(id).is_none()
     }
 
     fn forget_awaited(&mut self, name: &str) {
@@ -107,7 +116,7 @@ impl State {
     fn set_schedule_timer(&mut self, name: &str) {
         let Some(kept) = self.schedules.by_name.get(name) else { return };
         let Progress { next, pending_ms, last_job, .. } = &*kept.progress;
-        let is_free = last_job.is_none_or(|id| self.find_live(JobId(id)).is_none());
+        let is_free = last_job.is_none_or(|id| !self.is_unfinished(JobId(id)));
         let pending = pending_ms.filter(|_| is_free).map(|_| 0);
         let wakes_ms = pending.or(next.map(|next| next.fire_ms));
         let wakes_ms = wakes_ms.filter(|_| !kept.schedule.paused);

@@ -235,6 +235,37 @@ fn one_pending_job_comes_when_the_last_one_has_ended() {
 }
 
 #[test]
+fn a_deleted_job_has_ended_even_if_that_can_be_undone() {
+    let delete = Command::DeleteLater { id: JobId(1), request: 7, undo_ms: 24 * HOUR };
+    let deleted = |overlap: Overlap| {
+        let mut server = server_with(|it| it.overlap = overlap as i32);
+        server.now_ms = START_MS + HOUR;
+        let first = fire(&server, 1, |_| {});
+        server.given(first);
+        server.given(delete.clone());
+        server.now_ms = START_MS + 2 * HOUR;
+        let second = fire(&server, 2, |_| {});
+        server.given(second);
+        server
+    };
+    for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::Replace] {
+        let mut server = deleted(overlap);
+        let came = (outcome(&server), server.status(1), server.status(2));
+        let parked = Some(Status::Parked);
+        assert_eq!(came, (Outcome::Submitted, parked, Some(Status::Ready)), "{overlap:?}");
+        server.given(Command::Undelete { id: JobId(1) });
+        assert_eq!(server.status(1), Some(Status::Ready));
+    }
+    let mut server = overlapping(Overlap::QueueOne);
+    let next = server.state.next_firing();
+    assert!(next > Some(0));
+    server.given(delete);
+    assert_eq!(server.state.next_firing(), Some(0), "the pending job may come");
+    server.given(Command::Undelete { id: JobId(1) });
+    assert_eq!(server.state.next_firing(), next, "it has to wait again");
+}
+
+#[test]
 fn a_job_that_is_refused_does_not_hold_its_schedule_up() {
     let mut server = server_with(|it| it.overlap = Overlap::Replace as i32);
     server.now_ms = START_MS + HOUR;

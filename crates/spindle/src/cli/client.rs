@@ -7,6 +7,7 @@ use spindle_workq::wire::Uuid;
 
 use super::{
     backup::{EXPORT_HELP, ExportArgs, IMPORT_HELP, ImportArgs},
+    cron::CronArgs,
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
@@ -40,6 +41,8 @@ pub enum ClientCommand {
     Job(JobArgs),
     /// List jobs
     Jobs(JobsArgs),
+    /// Jobs by the calendar: list, set, pause and preview schedules
+    Cron(CronArgs),
     /// List the queues
     Queues(Common),
     /// Show a queue, or change its settings

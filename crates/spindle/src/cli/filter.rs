@@ -47,6 +47,10 @@ pub struct Filter {
     /// Only those with this text in their payload
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
+    /// Only those with this field in their payload: a JSON Pointer and a value, such as
+    /// /customer=acme, or the pointer alone
+    #[arg(long, value_name = "POINTER=VALUE")]
+    pub field: Option<String>,
     /// Only unfinished and dead ones whose last attempt failed like this: "connection refused to db-#",
     /// as the job's page and `GET /api/v1/failures` have it
     #[arg(long, value_name = "TEXT")]
@@ -71,6 +75,7 @@ impl Filter {
             ("door", &self.door),
             ("tag", &self.tag),
             ("text", &self.text),
+            ("field", &self.field),
             ("fingerprint", &self.fingerprint),
             ("created_from", &self.since),
             ("created_before", &self.before),

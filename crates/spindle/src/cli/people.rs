@@ -213,6 +213,17 @@ pub enum AuditAction {
     PutConstraint,
     RemoveConstraint,
     AcceptClock,
+    Backup,
+    Export,
+    Import,
+    Undo,
+    PauseTargets,
+    ContinueTargets,
+    PutSchedule,
+    RemoveSchedule,
+    PauseSchedule,
+    ResumeSchedule,
+    RunSchedule,
 }
 
 /// `spindle audit`.

@@ -74,13 +74,16 @@ fn rows(entries: &[Value]) -> Rows {
     rows
 }
 
-/// What it was done to: `job 7 of mail`, `queue mail`, `constraint smtp`.
+/// What it was done to: `job 7 of mail`, `queue mail`, `constraint smtp`, `schedule report`.
 fn what(entry: &Value) -> String {
     let text = |name: &str| entry.get(name).and_then(Value::as_str);
     let queue = match (text("queue"), text("queue_base64")) {
         (None, None) => None,
         (name, base64) => Some(QueueName::from_api(name, base64).to_string()),
     };
+    if let Some(name) = text("schedule") {
+        return format!("schedule {name}");
+    }
     let job = entry.get("job").map(text_of);
     match (job, queue, text("constraint")) {
         (Some(job), Some(queue), _) => format!("job {job} of {queue}"),

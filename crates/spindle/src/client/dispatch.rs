@@ -1,8 +1,8 @@
 //! Which command does what.
 
 use super::{
-    add, audit, change, clock, constraint, edit, events, export, import, inspect, job, jobs, lines,
-    purge, queue, results, status, take_over, why, work, workers,
+    add, audit, change, clock, constraint, cron, edit, events, export, import, inspect, job, jobs,
+    lines, purge, queue, results, status, take_over, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code, top};
 
@@ -19,6 +19,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Work(args) => work::work(&args),
         ClientCommand::Job(args) => job::job(&args),
         ClientCommand::Jobs(args) => jobs::jobs(&args),
+        ClientCommand::Cron(args) => cron::cron(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
         ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),

@@ -7,7 +7,7 @@
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
-//! - `constraint`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
+//! - `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
 //!   after a server
 //! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other kinds
 //! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
@@ -22,6 +22,7 @@ mod change;
 mod clock;
 mod confirm;
 mod constraint;
+mod cron;
 mod dispatch;
 mod edit;
 mod events;

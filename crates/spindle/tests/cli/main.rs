@@ -38,6 +38,8 @@ mod clients;
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
+mod cron;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod doctor;

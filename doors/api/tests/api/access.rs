@@ -302,7 +302,7 @@ async fn payloads_and_results_are_shown_to_who_may_inspect() {
             assert_eq!(job["payload"] == "secret", is_shown, "{token} {job}");
             assert_eq!(job["status"], "ready");
         }
-        for more in ["payload_preview=10", "text=secret"] {
+        for more in ["payload_preview=10", "text=secret", "field=/secret"] {
             let path = format!("/api/v1/jobs?queue=mine.a&{more}");
             let get = request(Method::GET, &path).body(Body::empty()).unwrap();
             let reply = bench.call_as(token, get).await;

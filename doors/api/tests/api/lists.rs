@@ -225,6 +225,48 @@ async fn a_unique_key_is_found_in_every_queue_that_has_it() {
 }
 
 #[tokio::test]
+async fn jobs_are_found_by_a_field_of_their_payload() {
+    let bench = Bench::new();
+    let orders = [
+        json!({ "queue": "q", "payload": { "customer": "acme", "order": { "total": 7 } } }),
+        json!({ "queue": "q", "payload": { "customer": "acme", "paid": true, "lines": [1, 2.5] } }),
+        json!({ "queue": "q", "payload": { "customer": 7, "note": null } }),
+        // {"customer":"acme"} as bytes, as MessagePack, and something that is neither.
+        json!({ "queue": "q", "payload_base64": "eyJjdXN0b21lciI6ImFjbWUifQ==" }),
+        json!({ "queue": "q", "payload_base64": "gahjdXN0b21lcqRhY21l", "payload_type": "msgpack" }),
+        json!({ "queue": "q", "payload_base64": "/w==" }),
+        json!({ "queue": "q", "payload": { "customer": "acme=b" } }),
+    ];
+    for order in orders {
+        bench.submit(order).await;
+    }
+    for (field, expected) in [
+        ("/customer=acme", &[1, 2, 4, 5][..]),
+        ("/customer=acme=b", &[7]),
+        ("/customer=7", &[3]),
+        ("/customer", &[1, 2, 3, 4, 5, 7]),
+        ("/order/total=7", &[1]),
+        ("/order/total=7.0", &[1]),
+        ("/order/total=%227%22", &[]),
+        ("/lines/1=2.5", &[2]),
+        ("/paid=true", &[2]),
+        ("/note=null", &[3]),
+        ("/note=", &[]),
+        ("/nothing", &[]),
+    ] {
+        assert_eq!(ids(&bench, &format!("?field={field}")).await, expected, "{field}");
+    }
+    assert_eq!(ids(&bench, "?field=/customer=acme&text=paid").await, [2]);
+    assert_eq!(ids(&bench, "?field=/customer=acme&ids=2,3,5&limit=1").await, [2]);
+    for field in ["customer", "/a~2", &format!("/a={}", "x".repeat(1_025)), &"/a".repeat(33)] {
+        let refused = bench.get(&format!("/api/v1/jobs?field={field}")).await;
+        refused.is_problem(400, "out_of_range");
+    }
+    let most = format!("?field=/a={}", "x".repeat(1_024));
+    assert_eq!(ids(&bench, &most).await, [0; 0]);
+}
+
+#[tokio::test]
 async fn a_job_is_found_by_its_idempotency_key_also_when_it_is_done() {
     let bench = Bench::new();
     let mut request =

@@ -12,6 +12,11 @@ use crate::shapes::QueueName;
 /// The longest name that is shown in full, in characters. A link has it whole.
 const NAME_CHARS_MAX: usize = 80;
 
+/// What only those hear who do not see the page: the head of a column of links, say.
+pub(crate) fn unseen(word: &str) -> Markup {
+    html! { span.unseen { (word) } }
+}
+
 /// A time, and how long ago or ahead it is.
 pub(crate) struct Time {
     at: Timestamp,

@@ -4,7 +4,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::{Asked, segment};
-use crate::html::{Tab, button, cut, grouped, number, plural, queue_link, shell, time};
+use crate::html::{Tab, button, cut, grouped, number, plural, queue_link, shell, time, unseen};
 use crate::page::Page;
 use crate::pages::constraints::{held, limits, matched, may_change};
 use crate::query::Query;
@@ -126,7 +126,7 @@ fn who_waits(waiting: &HeldPage) -> Markup {
             p.muted { "Nobody: it holds no ready job back." }
         } @else {
             table.list {
-                thead { tr { th { "Queue" } th.r { "Ready jobs held back" } th { } } }
+                thead { tr { th { "Queue" } th.r { "Ready jobs held back" } th { (unseen("Actions")) } } }
                 tbody {
                     @for it in &waiting.queues {
                         tr {

@@ -79,7 +79,7 @@ fn row(it: &Constraint) -> Markup {
         tr {
             td.name { (constraint_link(&it.name)) }
             td { (limits(it)) }
-            td { (matched(it)) }
+            td.sentence { (matched(it)) }
             td.r data-label="running" {
                 (number(running))
                 @if !is_all { span.soft { " at least" } }

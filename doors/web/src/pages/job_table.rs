@@ -8,7 +8,7 @@ use spindle_access::Role;
 use crate::actions::undo::tag;
 use crate::cookie;
 use crate::form::Form;
-use crate::html::{bytes, cut, hidden_form, job_link, queue_link, status_badge, time};
+use crate::html::{bytes, cut, hidden_form, job_link, queue_link, status_badge, time, unseen};
 use crate::page::Page;
 use crate::pages::login::own_path;
 use crate::query::Query;
@@ -186,7 +186,7 @@ fn rows(jobs: &[Job], now_ms: u64, columns: &Columns, with_boxes: bool) -> Marku
         table.list {
             thead {
                 tr {
-                    @if with_boxes { th.box { span.unseen { "Mark" } } }
+                    @if with_boxes { th.box { (unseen("Mark")) } }
                     th { "Job" }
                     @for (column, _, title) in shown() {
                         th.r[column.is_number()].opt[column == Column::Tries] { (title) }

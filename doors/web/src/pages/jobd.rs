@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use spindle_access::Role;
 
 use crate::ask::{Asked, Fault};
-use crate::html::{Tab, button, cut, empty, grouped, number, pager, plural, shell, time};
+use crate::html::{Tab, button, cut, empty, grouped, number, pager, plural, shell, time, unseen};
 use crate::page::Page;
 use crate::pages::history::fitting;
 use crate::query::Query;
@@ -84,11 +84,6 @@ fn of_master(page: &Page, query: &Query, found: &Jobd) -> Markup {
         }
         (pager("/jobd", query, found.next_cursor.as_deref()))
     }
-}
-
-/// What only those hear who do not see the page.
-fn unseen(word: &str) -> Markup {
-    html! { span.unseen { (word) } }
 }
 
 fn not_shown(count: usize) -> Markup {

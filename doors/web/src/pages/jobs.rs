@@ -15,7 +15,7 @@ use crate::shapes::{Job, JobPage, QueueName};
 /// Jobs of a page.
 const LIMIT: &str = "50";
 /// What a list can be narrowed by: the API's words for it.
-pub(crate) const FILTERS: [&str; 12] = [
+pub(crate) const FILTERS: [&str; 13] = [
     "ids",
     "queue",
     "queue_base64",
@@ -24,6 +24,7 @@ pub(crate) const FILTERS: [&str; 12] = [
     "tag",
     "unique_key",
     "text",
+    "field",
     "fingerprint",
     "created_from",
     "created_before",
@@ -162,6 +163,7 @@ fn search_form(list: &List, query: &Query) -> Markup {
             (field("tag", "Tag", &value("tag"), ""))
             (field("unique_key", "Unique key", &value("unique_key"), ""))
             (field("text", "Text in the payload", &value("text"), ""))
+            (field("field", "Field of the payload", &value("field"), "/customer=acme"))
             details.more open[is_open] {
                 summary { "More" }
                 div {

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use spindle_access::Role;
 
 use crate::ask::{Asked, segment};
-use crate::html::{bytes, cut, job_link, time};
+use crate::html::{bytes, cut, job_link, time, unseen};
 use crate::page::Page;
 use crate::pages::job::{of_json, read};
 use crate::query::Query;
@@ -42,7 +42,7 @@ pub(crate) async fn of_queue(page: &Page, query: &Query) -> Markup {
         @if !rows.is_empty() {
             h2 dir="auto" { "Start from a job of " (cut(&name.shown(), 80)) }
             table.list {
-                thead { tr { th { "Job" } th { "Payload" } th.r { "Submitted" } th { } } }
+                thead { tr { th { "Job" } th { "Payload" } th.r { "Submitted" } th { (unseen("Actions")) } } }
                 tbody { @for row in rows { (row) } }
             }
         }

@@ -37,10 +37,12 @@ async fn same_error(page: &Page, job: &Job) -> Option<Markup> {
     let group = found.failures.iter().find(|group| group.fingerprint == *fingerprint);
     let jobs = of_queue.with("fingerprint", fingerprint).to("/jobs");
     Some(html! {
-        @if let Some(group) = group {
-            (plural(group.count, "attempt")) " in the last day, "
+        span.sentence {
+            @if let Some(group) = group {
+                (plural(group.count, "attempt")) " in the last day, "
+            }
+            a href=(jobs) { "see the jobs" }
         }
-        a href=(jobs) { "see the jobs" }
     })
 }
 
@@ -54,7 +56,7 @@ async fn same_key(page: &Page, job: &Job) -> Option<Markup> {
     let asked = Query::new().with(field, &queue).with("unique_key", key).with("limit", "1");
     let found: JobPage = page.ask.get(&asked.to("/api/v1/jobs")).await.ok()?;
     Some(match found.jobs.first() {
-        Some(holder) => html! { "job " (job_link(holder.id)) " has it now" },
+        Some(holder) => html! { span.sentence { "job " (job_link(holder.id)) " has it now" } },
         None => html! { span.soft { "no unfinished job has it now" } },
     })
 }

@@ -6,6 +6,7 @@ use spindle_core::job::Cause;
 use spindle_core::schedule::{Due, Missed, Occurrence, Outcome, Overlap, Progress, Schedule};
 use spindle_core::{JobId, Rejection, State};
 
+use super::deletion::is_deleted;
 use super::{Model, Refusals};
 
 /// Expressions, and how many milliseconds lie between their times.
@@ -68,9 +69,12 @@ impl Model {
         it.progress.pending_ms.is_some() && self.unfinished_of(it).is_none()
     }
 
-    /// The last job, while it is unfinished.
+    /// The last job, while it is unfinished and not deleted.
     fn unfinished_of(&self, it: &Scheduled) -> Option<u64> {
-        let runs = |id: &u64| self.job(JobId(*id)).is_some_and(|job| !job.status().is_finished());
+        let runs = |id: &u64| {
+            let job = self.job(JobId(*id));
+            job.is_some_and(|job| !job.status().is_finished() && !is_deleted(job))
+        };
         it.progress.last_job.filter(runs)
     }
 
