@@ -21,7 +21,6 @@ pub struct CronArgs {
 
 /// What `spindle cron` can do.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 pub enum CronCommand {
     /// List the schedules
     List {
