@@ -38,8 +38,11 @@ mod task;
 use std::{
     io::{self, BufRead, Write},
     process,
-    sync::Arc,
-    thread::sleep,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -59,9 +62,13 @@ const IDLE_LOOKS_MAX: u32 = 2_400;
 
 /// Runs the demo. The exit code says whether a job was lost.
 pub fn demo(args: &DemoArgs) -> anyhow::Result<Code> {
-    let stage = Stage::default();
-    clear_when_asked(&stage).context("cannot watch for signals")?;
+    let (stage, asked) = (Stage::default(), Arc::<AtomicBool>::default());
+    clear_when_asked(&stage, &asked).context("cannot watch for signals")?;
     let outcome = perform(args, &stage);
+    while asked.load(Ordering::SeqCst) {
+        // A signal took the server away. Its thread ends the program, with the code that says so.
+        thread::park();
+    }
     // Also after an error: whoever watches for signals has the stage, too, so nothing drops it.
     stage.close();
     outcome
@@ -132,19 +139,18 @@ fn kill(stage: &Stage, shared: &Shared, screen: &Screen, now: Numbers) -> anyhow
 }
 
 /// Signals that end programs, and a terminal that goes, end the server and remove the folder too.
-fn clear_when_asked(stage: &Stage) -> io::Result<()> {
-    let (of_first, of_hangup) = (stage.clone(), stage.clone());
-    signals::on_hangup(move || {
-        of_hangup.close();
-        process::exit(Code::Error as i32);
-    })?;
-    signals::watch(
-        move |ending| {
-            of_first.close();
-            process::exit(ending.code());
-        },
-        |_| {},
-    )
+fn clear_when_asked(stage: &Stage, asked: &Arc<AtomicBool>) -> io::Result<()> {
+    let clear = |stage: &Stage, asked: &Arc<AtomicBool>| {
+        let (stage, asked) = (stage.clone(), asked.clone());
+        move |code: i32| -> ! {
+            asked.store(true, Ordering::SeqCst);
+            stage.close();
+            process::exit(code);
+        }
+    };
+    let (of_first, of_hangup) = (clear(stage, asked), clear(stage, asked));
+    signals::on_hangup(move || of_hangup(Code::Error as i32))?;
+    signals::watch(move |ending| of_first(ending.code()), |_| {})
 }
 
 fn await_enter(page: &str) -> io::Result<()> {

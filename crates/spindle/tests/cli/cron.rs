@@ -56,7 +56,7 @@ fn a_preview_needs_no_server_and_says_what_is_wrong() {
     let output = preview(&["30 2 29 2 *", "--zone", "Europe/Berlin", "--times", "3"]).output();
     let times = stdout(&output.unwrap());
     assert_eq!(times.lines().count(), 3, "{times}");
-    assert!(times.lines().all(|time| time.ends_with("-02-29T01:30:00.000Z")), "{times}");
+    assert!(times.lines().all(|time| time.ends_with("-02-29T01:30:00Z")), "{times}");
     for (arguments, word) in [
         (&["61 * * * *"][..], "61"),
         (&["0 0 30 2 *"], "never"),
