@@ -1,8 +1,9 @@
 """Submits and results, with a real server."""
 
-from __future__ import contextlib
+from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
