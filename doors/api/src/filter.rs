@@ -289,6 +289,9 @@ fn read_field(text: &str) -> Answered<MatchPath> {
         Some((pointer, value)) => (pointer, Some(value)),
         None => (text, None),
     };
+    if pointer.is_empty() {
+        return Err(Problem::out_of_range("field begins with a JSON Pointer, such as /customer"));
+    }
     let test = value.map_or(Test::Exists, |value| Test::In(scalars(value)));
     let condition = Condition { pointer: pointer.to_owned(), test };
     let matcher = Matcher { conditions: vec![condition], ..Matcher::default() };

@@ -131,7 +131,7 @@ pub(crate) struct HeldArgs {
 
 /// Who waits for a constraint.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Held {
+pub(crate) struct HeldQueues {
     /// The queues, those with the most jobs first.
     queues: Vec<HeldQueue>,
     /// There may be more queues, or more jobs: not all were looked at, or not all are shown.
@@ -333,19 +333,19 @@ pub(crate) async fn buckets(
     operation_id = "list_held_queues", tag = "constraints",
     params(ConstraintPath, HeldArgs),
     responses(
-        (status = 200, description = "Who waits", body = Held),
+        (status = 200, description = "Who waits", body = HeldQueues),
         (status = "4XX", description = "Refused")))]
 pub(crate) async fn held(
     State(api): State<Api>,
     ConstraintPath(name): ConstraintPath,
     Args(args): Args<HeldArgs>,
-) -> Answered<Json<Held>> {
+) -> Answered<Json<HeldQueues>> {
     let limit = checked(args.limit)?;
     let view = api.engine().constraints().get(&name);
     api.bridge().durable(view).await.ok_or_else(no_constraint)?;
     let found = api.engine().constraints().held_queues(&name, limit);
     let queues = found.queues.into_iter().map(HeldQueue::of).collect();
-    Ok(Json(Held { queues, partial: found.is_partial }))
+    Ok(Json(HeldQueues { queues, partial: found.is_partial }))
 }
 
 fn read_cursor(text: &str) -> Answered<u64> {

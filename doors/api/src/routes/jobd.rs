@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use spindle_core::audit::Action;
-use spindle_http::{Answered, Code, Pass, Problem};
+use spindle_http::{Answered, Code, Pass, Problem, whole};
 use spindle_jobd_master::{
     MasterHandle, Meant, NotMeant, Order, Outcome, Selection, Told, WorkerView,
 };
@@ -123,8 +123,14 @@ pub(crate) struct SelectionBody {
     /// Only at these workers, by their `id`, 1 to 1000.
     #[serde(default)]
     #[schema(min_items = 1, max_items = 1000)]
-    workers: Option<Vec<u64>>,
+    #[schema(value_type = Option<Vec<u64>>)]
+    workers: Option<Vec<WorkerId>>,
 }
+
+/// A worker's `id`, which may be written as any whole number.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct WorkerId(#[serde(deserialize_with = "whole")] u64);
 
 /// What became of it.
 #[derive(Serialize, ToSchema)]
@@ -263,6 +269,7 @@ impl SelectionBody {
                 bounded(&format!("the length of {field}"), named, 1..=NAMED_MAX)?;
             }
         }
+        let workers = workers.map(|ids| ids.into_iter().map(|WorkerId(id)| id).collect());
         Ok(Selection { targets, workers })
     }
 }

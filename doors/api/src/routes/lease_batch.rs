@@ -72,8 +72,11 @@ pub(crate) enum ReportAnswer {
         /// As the same report alone would have been refused.
         problem: ProblemBody,
     },
-    /// The attempt has ended: an empty object.
-    Ended {},
+    /// The attempt has ended.
+    Ended {
+        /// Always true.
+        ended: bool,
+    },
 }
 
 /// A report that can be made.
@@ -119,7 +122,7 @@ pub(crate) async fn batch(
             Ok(Made { ttr_ms: Some(ttr_ms), done: Ok(()), .. }) => {
                 ReportAnswer::Extended(Extended::now(&api, ttr_ms))
             }
-            Ok(Made { ttr_ms: None, done: Ok(()), .. }) => ReportAnswer::Ended {},
+            Ok(Made { ttr_ms: None, done: Ok(()), .. }) => ReportAnswer::Ended { ended: true },
             Ok(Made { claim, done: Err(refused), .. }) => {
                 let problem = lease_ended(&api, claim, refused).await;
                 ReportAnswer::Refused { problem: problem.into() }

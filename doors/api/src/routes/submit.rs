@@ -100,17 +100,13 @@ fn check_once(name: &str, key: &[u8]) -> Answered<()> {
     keys::check(name, key.len())
 }
 
-/// What makes a job safe to send twice: by its request's header, or by its own field.
+/// What makes a job safe to send twice: its own field, or else its request's header.
 fn once_with(
     by_header: Option<[Key; 2]>,
     body: &NewJobBody,
     raw: &[u8],
 ) -> Answered<Option<[Key; 2]>> {
     let Some(key) = &body.idempotency_key else { return Ok(by_header) };
-    if by_header.is_some() {
-        let detail = "give either the header Idempotency-Key or idempotency_key, not both";
-        return Err(Problem::bad_field(detail));
-    }
     check_once("idempotency_key", key.as_bytes())?;
     Ok(Some(keys::once(key.as_bytes(), raw)))
 }

@@ -134,7 +134,8 @@ async fn each_report_is_taken_or_refused_for_itself() {
     assert_eq!((&answer["taken"], &answer["refused"]), (&json!(4), &json!(7)));
     let answers = answer["answers"].as_array().unwrap();
     let extended = json!({ "lease_ms": 90_000, "deadline_at": "2026-01-02T03:05:35.678Z" });
-    assert_eq!(answers[..4], [json!({}), json!({}), json!({}), extended]);
+    let ended = json!({ "ended": true });
+    assert_eq!(answers[..4], [ended.clone(), ended.clone(), ended, extended]);
     let codes: Vec<_> = answers[4..].iter().map(|answer| &answer["problem"]["code"]).collect();
     let gone = "lease_gone";
     let expected = [
