@@ -62,6 +62,18 @@ pub fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> io::Re
     write_line(out, line)
 }
 
+/// Prints counts of what was done: rows for people, or one object.
+pub fn print_counts(counts: &[(&str, u64)], as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        let object = counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
+        return write_line(&mut out, Value::Object(object.collect()));
+    }
+    let mut rows = Rows::new(&["what", "count"]);
+    counts.iter().for_each(|(name, count)| rows.add([(*name).to_owned(), count.to_string()]));
+    rows.print(&mut out)
+}
+
 /// Prints what commands found: as JSON, a line for each item, or as `rows`.
 pub fn print_all<T: serde::Serialize>(
     items: &[T],

@@ -141,10 +141,10 @@ impl<'a> Context<'a> {
     /// The number of the job that a claim names, if the claim holds.
     fn claimed(&self, claim: Claim) -> Result<u32, Rejection> {
         let number = self.live(claim.id())?;
-        // To workers it is gone.
-        refuse_if(self.state.deletion(claim.id()).is_some(), Rejection::NotFound)?;
-        let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
         let job = self.state.live_job(number);
+        // To workers it is gone.
+        refuse_if(job.deletion().is_some(), Rejection::NotFound)?;
+        let Claim::Token { epoch, attempt, .. } = claim else { return Ok(number) };
         let faults = self.state.faults();
         let is_epoch = |lease: &job::HeldLease| lease.epoch == epoch || faults.stale_epoch_token;
         let holds = job.attempts() == attempt && job.live_lease().is_some_and(is_epoch);

@@ -8,8 +8,6 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    thread::sleep,
-    time::Duration,
 };
 
 use anyhow::{Context, anyhow};
@@ -17,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::{self, Problem, Refusable},
     export::{Kind, VERSION, place_of},
     native::Native,
     session::AskError,
@@ -25,7 +24,7 @@ use super::{
 use crate::{
     cli::ImportArgs,
     exit::{Code, Failure},
-    output::{Rows, write_line},
+    output::print_counts,
 };
 
 const BATCH_MAX: usize = 1_000;
@@ -33,8 +32,6 @@ const BATCH_MAX: usize = 1_000;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// A line is never longer: the largest payload, in base64, with room to spare.
 const LINE_BYTES_MAX: u64 = 128 * 1024 * 1024;
-/// What a server that is busy is asked again.
-const BUSY_TRIES: usize = 60;
 
 /// Runs `spindle import`.
 pub fn import(args: &ImportArgs) -> anyhow::Result<Code> {
@@ -103,15 +100,7 @@ impl Done {
             ("queues", self.queues),
             ("constraints", self.constraints),
         ];
-        let mut out = io::stdout().lock();
-        if as_json {
-            let object: serde_json::Map<String, Value> =
-                counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-            return write_line(&mut out, Value::from(object));
-        }
-        let mut rows = Rows::new(&["what", "count"]);
-        counts.into_iter().for_each(|(name, count)| rows.add([name.to_owned(), count.to_string()]));
-        rows.print(&mut out)
+        print_counts(&counts, as_json)
     }
 }
 
@@ -174,11 +163,6 @@ struct Import {
 }
 
 #[derive(Deserialize)]
-struct Answers {
-    answers: Vec<Answer>,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
     Taken { existing: bool },
@@ -186,17 +170,13 @@ enum Answer {
     Refused { problem: Problem },
 }
 
-impl Answer {
-    /// Another time it may be taken.
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused { problem } if matches!(&*problem.code, "busy" | "disk_full" | "log_cannot_grow"))
+impl Refusable for Answer {
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused { problem } => Some(problem),
+            Self::Taken { .. } | Self::Skipped { .. } => None,
+        }
     }
-}
-
-#[derive(Deserialize)]
-struct Problem {
-    code: String,
-    detail: String,
 }
 
 impl Import {
@@ -274,29 +254,13 @@ impl Import {
     fn send(&mut self, offset: u64) -> anyhow::Result<()> {
         let body = format!("{{\"jobs\":[{}]}}", self.lines.join(","));
         if !self.lines.is_empty() {
-            let answers = self.answers(&body)?;
+            let answers =
+                batch::send(&self.native, "/api/v1/jobs/import", &body, self.lines.len())?;
             self.count(&answers)?;
         }
         self.lines.clear();
         self.lines_bytes = 0;
         self.note(offset)
-    }
-
-    /// What becomes of each job. A server that has no room now is asked again.
-    fn answers(&self, body: &str) -> anyhow::Result<Vec<Answer>> {
-        for _ in 0..BUSY_TRIES {
-            let mut asking = ApiRequest::post("/api/v1/jobs/import");
-            asking.body = Some(body.as_bytes().to_vec());
-            let Answers { answers } = self.native.ask(asking, "jobs")?;
-            if answers.len() != self.lines.len() {
-                return Err(anyhow!("the server left answers out"));
-            }
-            if !answers.iter().any(Answer::is_busy) {
-                return Ok(answers);
-            }
-            sleep(Duration::from_secs(1));
-        }
-        Err(anyhow!("the server takes no jobs now, `spindle status` says why; run it again then"))
     }
 
     fn count(&mut self, answers: &[Answer]) -> anyhow::Result<()> {

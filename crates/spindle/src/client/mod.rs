@@ -9,7 +9,8 @@
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
 //! - `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
 //!   after a server
-//! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other kinds
+//! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other
+//!   kinds; `batch`: many jobs in one request
 //! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
 //!   as they are typed and as they are shown, pauses
 
@@ -17,6 +18,7 @@ mod add;
 mod attention;
 mod audit;
 mod backoff;
+mod batch;
 mod bulk;
 mod change;
 mod clock;

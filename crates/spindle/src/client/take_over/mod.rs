@@ -7,23 +7,23 @@
 
 mod beanstalkd;
 
-use std::{io, thread::sleep, time::Duration};
+use std::io;
 
 use anyhow::anyhow;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::beanstalkd::Beanstalkd;
-use super::{native::Native, web::ApiRequest};
+use super::{
+    batch::{self, Problem, Refusable},
+    native::Native,
+};
 use crate::{
     cli::{ImportArgs, Source},
     exit::{Code, Failure},
-    output::{Rows, write_line},
+    output::print_counts,
 };
-
-/// A server that is busy is asked again, once a second, so often.
-const BUSY_TRIES: usize = 60;
 
 /// A server of another kind.
 trait Other {
@@ -131,14 +131,7 @@ impl Done {
             ("gone", self.gone),
             ("at_work", self.at_work),
         ];
-        let mut out = io::stdout().lock();
-        if as_json {
-            let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
-            return write_line(&mut out, Value::from(Map::from_iter(counts)));
-        }
-        let mut rows = Rows::new(&["what", "count"]);
-        counts.into_iter().for_each(|(name, count)| rows.add([name.to_owned(), count.to_string()]));
-        rows.print(&mut out)
+        print_counts(&counts, as_json)
     }
 }
 
@@ -150,28 +143,18 @@ struct Moving {
 }
 
 #[derive(Deserialize)]
-struct Answers {
-    answers: Vec<Answer>,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
     Here { existing: bool },
     Refused { problem: Problem },
 }
 
-#[derive(Deserialize)]
-struct Problem {
-    code: String,
-    detail: String,
-}
-
-impl Answer {
-    /// Another time it may be taken.
-    fn is_busy(&self) -> bool {
-        let busy = ["busy", "disk_full", "log_cannot_grow"];
-        matches!(self, Self::Refused { problem } if busy.contains(&&*problem.code))
+impl Refusable for Answer {
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused { problem } => Some(problem),
+            Self::Here { .. } => None,
+        }
     }
 }
 
@@ -221,18 +204,7 @@ impl Moving {
     /// Submits jobs: what becomes of each, once that is on disk.
     fn submit(&self, jobs: &[Taken]) -> anyhow::Result<Vec<Answer>> {
         let jobs: Vec<Value> = jobs.iter().map(Taken::to_json).collect();
-        let body = json!({ "jobs": jobs });
-        for _ in 0..BUSY_TRIES {
-            let request = ApiRequest::post("/api/v1/jobs/batch").with(&body);
-            let Answers { answers } = self.native.ask(request, "jobs")?;
-            if answers.len() != jobs.len() {
-                return Err(anyhow!("the server left answers out"));
-            }
-            if !answers.iter().any(Answer::is_busy) {
-                return Ok(answers);
-            }
-            sleep(Duration::from_secs(1));
-        }
-        Err(anyhow!("the server takes no jobs now, `spindle status` says why; run it again then"))
+        let body = json!({ "jobs": jobs }).to_string();
+        batch::send(&self.native, "/api/v1/jobs/batch", &body, jobs.len())
     }
 }
