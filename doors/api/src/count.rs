@@ -6,7 +6,8 @@ use spindle_http::Answered;
 use tokio::task::yield_now;
 
 use crate::api::Api;
-use crate::filter::{Filter, Order, Walk};
+use crate::filter::Filter;
+use crate::walk::{Order, Walk};
 
 /// Queues whose counts are added up in one hold of the lock.
 const STEP_QUEUES: usize = 512;

@@ -41,6 +41,7 @@ mod taking;
 mod together;
 mod typed;
 mod view;
+mod walk;
 
 pub use api::{Api, Options};
 pub use policy::policy;

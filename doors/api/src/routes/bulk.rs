@@ -17,11 +17,12 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::deletion::{self, Deletion};
 use crate::extract::JsonBody;
-use crate::filter::{JobFilter, Order, Walk};
+use crate::filter::JobFilter;
 use crate::instant;
 use crate::numbers::digits;
 use crate::object;
 use crate::routes::jobs::EditBody;
+use crate::walk::{Order, Walk};
 
 /// After this long a request answers with what it has done, and where to go on.
 const TIME_MAX: Duration = Duration::from_secs(2);

@@ -14,9 +14,10 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::Api;
 use crate::count::Total;
 use crate::extract::query;
-use crate::filter::{JobFilter, Order, Walk};
+use crate::filter::JobFilter;
 use crate::numbers::{bounded, cursor_number};
 use crate::view::{Bodies, Job};
+use crate::walk::{Order, Walk};
 
 const LIMIT: usize = 50;
 pub(crate) const LIMIT_MAX: usize = 1_000;

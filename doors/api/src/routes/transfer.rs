@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, RawBody, parse, query};
-use crate::filter::{JobFilter, Order, Walk};
+use crate::filter::JobFilter;
 use crate::numbers::{bounded, cursor_number};
 use crate::portable::{Import, Portable};
 use crate::reading::{bodies, bytes_of};
@@ -22,6 +22,7 @@ use crate::routes::audit;
 use crate::routes::submit::{BATCH_MAX, Submitted};
 use crate::taking::{Wanted, take_many};
 use crate::typed::{json_answer, to_json};
+use crate::walk::{Order, Walk};
 
 const LIMIT_MAX: usize = 1_000;
 /// A page ends behind the job with which its payloads and results are longer than this.
