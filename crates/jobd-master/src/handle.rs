@@ -62,14 +62,14 @@ pub struct WorkerView {
     /// The targets that it serves.
     pub targets: Vec<String>,
     /// What it told last of itself.
-    pub told: Option<Told>,
+    pub last_status: Option<LastStatus>,
     /// Why there is nothing newer, if it has not answered the last time; for people.
     pub problem: Option<String>,
 }
 
 /// A worker's status, and when it told it.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct LastStatus {
     /// The status.
     pub status: Arc<WorkerStatus>,
     /// When it came.
@@ -200,7 +200,7 @@ impl WorkerView {
             address: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
             registered: worker.since,
             targets: worker.targets,
-            told: status.map(|(status, at)| Told { status, at }),
+            last_status: status.map(|(status, at)| LastStatus { status, at }),
             problem,
         }
     }

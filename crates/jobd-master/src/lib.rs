@@ -27,7 +27,7 @@ pub mod wire;
 pub mod worker_status;
 mod workers;
 
-pub use handle::{MasterHandle, Meant, NotMeant, Selection, Told, WorkerList, WorkerView};
+pub use handle::{LastStatus, MasterHandle, Meant, NotMeant, Selection, WorkerList, WorkerView};
 pub use master::{Master, MasterSettings};
 pub use pass_on::{Order, Outcome};
 pub use requests::{MasterStatus, WorkerEntry};

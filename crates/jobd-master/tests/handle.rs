@@ -50,7 +50,7 @@ async fn a_silent_worker_is_waited_for_once_and_shown_with_what_it_told_last() {
 
     let seen = look(&handle, 1..=1).await;
     assert_eq!(seen.problem.as_deref(), Some("no answer yet"));
-    assert!(seen.told.is_none());
+    assert!(seen.last_status.is_none());
     // The same request is still under way.
     assert_eq!(look(&handle, 0..=0).await.problem.as_deref(), Some("no answer yet"));
     sleep(Duration::from_secs(5)).await;
@@ -69,11 +69,11 @@ async fn a_silent_worker_is_waited_for_once_and_shown_with_what_it_told_last() {
     while look(&handle, 0..=0).await.problem.is_some() {
         tokio::task::yield_now().await;
     }
-    let told = look(&handle, 0..=0).await.told.unwrap();
+    let told = look(&handle, 0..=0).await.last_status.unwrap();
     assert_eq!(told.status.targets["t1"].length, 3);
     // Then it is silent again: what it told is shown, once it is a second old.
     sleep(Duration::from_secs(2)).await;
     let seen = look(&handle, 1..=1).await;
     assert_eq!(seen.problem.as_deref(), Some("no answer yet"));
-    assert_eq!(seen.told.unwrap().status.targets["t1"].length, 3);
+    assert_eq!(seen.last_status.unwrap().status.targets["t1"].length, 3);
 }

@@ -293,7 +293,7 @@ pub(crate) struct JobdWorker {
     pub registered_at: String,
     pub answers: bool,
     pub problem: Option<String>,
-    pub told_at: Option<String>,
+    pub reported_at: Option<String>,
     pub targets: Vec<JobdTarget>,
     pub targets_count: usize,
     pub undecided: Option<u64>,

@@ -24,7 +24,7 @@ fn of(targets: &[&str], workers: Option<&[u64]>) -> Selection {
 }
 
 fn told(worker: &WorkerView, target: &str) -> TargetStatus {
-    worker.told.as_ref().unwrap().status.targets[target]
+    worker.last_status.as_ref().unwrap().status.targets[target]
 }
 
 /// Gives an order that every worker follows.

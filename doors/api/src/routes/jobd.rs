@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use spindle_core::audit::Action;
 use spindle_http::{Answered, Code, Pass, Problem, whole};
 use spindle_jobd_master::{
-    MasterHandle, Meant, NotMeant, Order, Outcome, Selection, Told, WorkerView,
+    LastStatus, MasterHandle, Meant, NotMeant, Order, Outcome, Selection, WorkerView,
 };
 use utoipa::ToSchema;
 
@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     problem: Option<String>,
     /// When it told the status that is shown here. Not there if it never has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    told_at: Option<String>,
+    reported_at: Option<String>,
     /// Its targets; at most 1,000 of all.
     targets: Vec<Target>,
     /// How many it has.
@@ -291,7 +291,7 @@ impl Changed {
 impl Worker {
     fn of(view: WorkerView) -> Worker {
         let (targets, targets_count) = targets_of(&view);
-        let status = view.told.as_ref().map(|Told { status, .. }| status);
+        let status = view.last_status.as_ref().map(|LastStatus { status, .. }| status);
         Worker {
             id: view.id,
             name: view.name,
@@ -299,7 +299,7 @@ impl Worker {
             registered_at: shown(view.registered),
             answers: view.problem.is_none(),
             problem: view.problem.as_deref().map(cut),
-            told_at: view.told.as_ref().map(|told| shown(told.at)),
+            reported_at: view.last_status.as_ref().map(|told| shown(told.at)),
             targets,
             targets_count,
             awaited: status.map(|status| status.job_promises_count),
@@ -312,7 +312,7 @@ impl Worker {
 /// The targets that a worker has registered, and those that only its status has: they leave when
 /// their jobs have ended. With how many there are.
 fn targets_of(view: &WorkerView) -> (Vec<Target>, usize) {
-    let told = view.told.as_ref().map(|told| &told.status.targets);
+    let told = view.last_status.as_ref().map(|told| &told.status.targets);
     let leaving = told.into_iter().flat_map(|told| told.keys());
     let leaving = leaving.filter(|name| !view.targets.contains(name));
     let names: Vec<&String> = view.targets.iter().chain(leaving).collect();

@@ -15,7 +15,7 @@ fn bench(master: &JobdMaster) -> Bench {
 fn without_times(mut page: Value) -> Value {
     for worker in page["workers"].as_array_mut().unwrap() {
         let fields = worker.as_object_mut().unwrap();
-        for field in ["address", "registered_at", "told_at"] {
+        for field in ["address", "registered_at", "reported_at"] {
             assert!(fields.remove(field).is_some_and(|it| it.is_string()), "{field}");
         }
     }

@@ -132,7 +132,7 @@ impl Slots {
 struct AtWorkers {
     workers: u64,
     /// Of those, the workers that have told their status.
-    told: u64,
+    reported: u64,
     paused: u64,
     slots: Slots,
 }
@@ -140,7 +140,7 @@ struct AtWorkers {
 impl AtWorkers {
     fn add(&mut self, target: &JobdTarget) {
         self.workers += 1;
-        self.told += u64::from(target.paused.is_some());
+        self.reported += u64::from(target.paused.is_some());
         self.paused += u64::from(target.paused == Some(true));
         self.slots.add(Slots::of(target));
     }
@@ -238,7 +238,7 @@ fn silent(worker: &JobdWorker, now_ms: u64) -> Markup {
         "Does not answer"
         @if let Some(problem) = &worker.problem { ": " (cut(problem, 200)) }
         ". "
-        @match &worker.told_at {
+        @match &worker.reported_at {
             Some(at) => { "What is shown of it is from " (time(at, now_ms)) ". " }
             None => "It has told nothing of itself yet. ",
         }
@@ -293,7 +293,7 @@ fn target_row(name: &str, at: &AtWorkers, may_change: bool) -> Markup {
         tr data-key={ "t " (cut(name, 60)) } {
             td.name dir="auto" { (cut(name, 60)) }
             td.nowrap {
-                @match (at.paused, at.told) {
+                @match (at.paused, at.reported) {
                     (0, 0) => span.zero { "not known" },
                     (0, _) => span.st.done { "running" },
                     _ => span.st.parked { "paused" (where_paused(at)) },
@@ -301,7 +301,7 @@ fn target_row(name: &str, at: &AtWorkers, may_change: bool) -> Markup {
             }
             td.r data-label="workers" { (number(at.workers)) }
             td {
-                @if at.told > 0 { span data-label="slots" { (at.slots.words()) } (at.slots.bar()) }
+                @if at.reported > 0 { span data-label="slots" { (at.slots.words()) } (at.slots.bar()) }
                 @else { span.zero { "–" } }
             }
             td.r { (acts(may_change && can_be_named(name), Some(name), None, at.paused, at.workers)) }
