@@ -267,9 +267,18 @@ export class Worker {
     else console.error(`spindle worker ${this.name}: ${error.message}; it goes on trying`);
   }
 
-  /** What a listener throws is the program's fault, and must not stop the worker in the middle of a job. */
+  /**
+   * Listeners are called before a stop ends. What one throws is the program's fault: it is an uncaught
+   * exception, and does not stop the worker in the middle of a job.
+   */
   #emit<E extends keyof WorkerEvents>(event: E, ...args: WorkerEvents[E]): void {
     if (this.#emitter.listenerCount(event) === 0) return;
-    process.nextTick(() => this.#emitter.emit(event, ...args));
+    try {
+      this.#emitter.emit(event, ...args);
+    } catch (error) {
+      process.nextTick(() => {
+        throw error;
+      });
+    }
   }
 }

@@ -273,6 +273,35 @@ test("a stop lets running jobs end, and leases no more", async () => {
   await assert.rejects(worker.run(), /runs once/);
 });
 
+test("the last events come before a stop and a run end", async () => {
+  const job = await client.submit("last-event");
+  const task = defineTask("last-event", () => void worker.stop());
+  const worker = new Worker([task], { client });
+  const completed: number[] = [];
+  worker.on("completed", ({ id }) => completed.push(id));
+  await worker.run();
+  assert.deepEqual(completed, [job.id]);
+});
+
+test("what a listener throws is an uncaught exception, and the worker goes on", async () => {
+  const uncaught = new Deferred<Error>();
+  // Comes before the test runner's own.
+  process.setUncaughtExceptionCaptureCallback((error) => uncaught.resolve(error));
+  const task = defineTask("throwing-listener", (n: number) => n);
+  try {
+    await withWorker([task], {}, async (worker) => {
+      worker.once("completed", () => {
+        throw new Error("in a listener");
+      });
+      assert.equal(await (await client.submit(task, 1)).result(), 1);
+      assert.equal((await uncaught.promise).message, "in a listener");
+      assert.equal(await (await client.submit(task, 2)).result(), 2);
+    });
+  } finally {
+    process.setUncaughtExceptionCaptureCallback(null);
+  }
+});
+
 test("a stop that takes too long aborts the signals, and gives the jobs back", async () => {
   const task = defineTask("stuck", async (deaf: boolean, job) => {
     if (deaf) await new Promise(() => undefined);
@@ -290,7 +319,7 @@ test("a stop that takes too long aborts the signals, and gives the jobs back", a
     const { status, history } = await job.info();
     assert.deepEqual([status, history?.[0]?.outcome], ["ready", "released"]);
   }
-  await eventually("both are reported", () => released.length === 2);
+  assert.equal(released.length, 2);
   assert.ok(released.every((reason) => reason instanceof WorkerStoppedError));
 });
 
