@@ -65,7 +65,7 @@ async fn a_peer_that_stops_in_the_middle_of_a_message_is_closed() {
     let begun = Instant::now();
     let served = tokio::spawn(connection.run(|_, _| panic!("half a message was served")));
     let mut said = Vec::new();
-    far.read_to_end(&mut said).await.unwrap();
+    timeout(2 * STALL, far.read_to_end(&mut said)).await.expect("still open").unwrap();
     served.await.unwrap();
     assert!(said.is_empty() && begun.elapsed() >= STALL, "{:?}", begun.elapsed());
 }

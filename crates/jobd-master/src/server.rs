@@ -464,9 +464,14 @@ mod tests {
         (listener.address(), listener.serve(Arc::new(Echo)))
     }
 
+    /// How long a test waits for what must come.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     /// Whether a connection is closed before it has said anything.
     async fn is_closed(stream: &mut TcpStream) -> bool {
-        matches!(stream.read(&mut [0; 16]).await, Ok(0) | Err(_))
+        let mut bytes = [0; 16];
+        let read = timeout(PATIENCE, stream.read(&mut bytes)).await;
+        matches!(read.expect("neither closed nor answered"), Ok(0) | Err(_))
     }
 
     #[tokio::test]

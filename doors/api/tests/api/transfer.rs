@@ -131,6 +131,31 @@ async fn an_imported_job_is_found_by_where_it_comes_from() {
 }
 
 #[tokio::test]
+async fn a_job_that_was_moved_twice_is_named_after_the_last_server_alone() {
+    let servers = [Bench::new(), Bench::new(), Bench::new()];
+    servers[0].submit(json!({ "queue": "q", "payload": 5 })).await;
+    for pair in servers.windows(2) {
+        pair[1].submit(json!({ "queue": "other" })).await;
+        import(&pair[1], &exported(&pair[0], "").await).await;
+    }
+    let jobs = exported(&servers[2], "").await;
+    let moved = jobs.iter().find(|job| job["queue"] == "q").unwrap();
+    let names: Vec<_> = moved["keys"].as_array().unwrap().iter().map(reference_of).collect();
+    assert_eq!(names.len(), 2, "{moved}");
+    // On the server in the middle it is the second job.
+    assert!(names.iter().all(|name| name.starts_with("import:2:")), "{names:?}");
+}
+
+/// The reference that a key of an export holds.
+fn reference_of(key: &Value) -> String {
+    use base64::Engine as _;
+    let base64 = key["name_base64"].as_str().unwrap();
+    let name = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
+    let begin = name.windows(7).position(|part| part == b"import:").unwrap();
+    String::from_utf8(name[begin..].to_vec()).unwrap()
+}
+
+#[tokio::test]
 async fn done_and_dead_jobs_are_shown_when_asked_for_and_not_imported() {
     let (from, to) = (Bench::new(), Bench::new());
     from.submit(json!({ "queue": "q" })).await;
