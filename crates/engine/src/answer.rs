@@ -100,6 +100,8 @@ pub enum Answer {
     Room,
     /// The feed has something newer.
     FeedMoved,
+    /// Something of a job that somebody follows has changed: look at it again.
+    Changed(JobId),
 }
 
 /// What the holder of a lease reports while it works. Never logged.
@@ -117,7 +119,7 @@ pub enum News {
     },
     /// A piece of the result, which stands before what the end of the job brings.
     Data(Bytes),
-    /// Something people should see.
+    /// Something people should see; it is in the job's output, too.
     Warning(Bytes),
 }
 

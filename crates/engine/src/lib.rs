@@ -85,4 +85,5 @@ pub use start::{Each, StartError, fold_state};
 pub use views::{
     AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
 };
-pub use wait::{Caller, Progress, SleepReply};
+pub use wait::{Activity, Caller, Progress, SleepReply};
+pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputPage, OutputPiece};

@@ -23,6 +23,8 @@ pub struct Options {
     /// Bytes of pieces of results that workers have reported and not finished yet, over all jobs;
     /// above it watchers still get them, but they are not kept for the result.
     pub streamed_bytes_max: usize,
+    /// Bytes of what workers write for people who look on, over all jobs; above it the oldest goes.
+    pub output_bytes_max: usize,
     /// Waits at once, over all connections.
     pub waits_max: usize,
     /// Unbound leases live at least this long after a start (at most the job's TTR).
@@ -64,6 +66,7 @@ impl Default for Options {
             payload_bytes_max: 64 * MIB,
             foreground_bytes_max: 256 * MIB,
             streamed_bytes_max: 256 * MIB,
+            output_bytes_max: 32 * MIB,
             waits_max: 100_000,
             grace_ms: 30_000,
             away_max_ms: 30 * 24 * 3600 * 1000,

@@ -26,6 +26,12 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/jobs/{id}/release", Named(Manage)),
     ("GET", "/api/v1/jobs/{id}/wait", Named(Read)),
     ("GET", "/api/v1/jobs/{id}/why", Named(Read)),
+    // Without `inspect`, there is no output in it.
+    ("GET", "/api/v1/jobs/{id}/events", Named(Read)),
+    ("GET", "/api/v1/jobs/{id}/output", Named(Inspect)),
+    // Workers of other doors have no token of a lease.
+    ("POST", "/api/v1/jobs/{id}/output", Named(Work)),
+    ("POST", "/api/v1/jobs/{id}/progress", Named(Work)),
     ("GET", "/api/v1/constraints", All(Read)),
     ("GET", "/api/v1/constraints/{name}", All(Read)),
     ("PUT", "/api/v1/constraints/{name}", All(Manage)),
@@ -47,6 +53,8 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/leases/{token}/complete", Named(Work)),
     ("POST", "/api/v1/leases/{token}/fail", Named(Work)),
     ("POST", "/api/v1/leases/{token}/release", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/progress", Named(Work)),
+    ("POST", "/api/v1/leases/{token}/output", Named(Work)),
     ("GET", "/api/v1/queues", All(Read)),
     ("GET", "/api/v1/queues/{name}", Named(Read)),
     ("POST", "/api/v1/queues/{name}/pause", Named(Manage)),

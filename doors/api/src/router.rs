@@ -16,9 +16,9 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobd, jobs,
-    lease_batch, leases, list, queues, schedules, server, settings, submit, transfer, wait, why,
-    workers,
+    activity, audit, backup, bulk, clock, constraints, docs, events, failures, health, history,
+    jobd, jobs, lease_batch, leases, list, queues, reports, schedules, server, settings, submit,
+    transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -86,6 +86,11 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::park))
         .routes(routes!(jobs::release))
         .routes(routes!(wait::wait))
+        .routes(routes!(activity::follow))
+        .routes(routes!(activity::output, reports::job_output))
+        .routes(routes!(reports::job_progress))
+        .routes(routes!(reports::lease_progress))
+        .routes(routes!(reports::lease_output))
         .routes(routes!(why::why))
         .routes(routes!(constraints::list))
         .routes(routes!(constraints::show, constraints::put, constraints::remove))

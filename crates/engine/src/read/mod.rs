@@ -19,4 +19,5 @@ pub(crate) use jobs::retried;
 pub use jobs::{JobProgress, JobRef};
 pub use queues::{QueueLine, QueueView};
 pub use scan::{JobLine, ScanPage, ScannedJob};
+pub(crate) use survey::jobs_of;
 pub use survey::{Counts, EventSummary, Survey};

@@ -136,7 +136,8 @@ impl Survey {
     }
 }
 
-fn jobs_of(event: &Event) -> Vec<JobId> {
+/// The jobs that an event is about.
+pub(crate) fn jobs_of(event: &Event) -> Vec<JobId> {
     let id = match event {
         Event::Gone(gone) => return gone.ids.iter().copied().map(JobId).collect(),
         Event::Leased(leased) => leased.id,

@@ -48,6 +48,8 @@ pub(crate) enum WaitFor {
     },
     /// News of a job and its end, with several answers.
     Watch { job: JobId },
+    /// Anything that changes of a job, for somebody who only looks on.
+    Change { job: JobId },
     /// A call when there is something to lease. The call reserves it for a while (see
     /// [`super::wakeups`]), unless the sleeper did not come when it was called last.
     Sleep(Box<Sleep>),
@@ -144,6 +146,7 @@ pub(crate) struct WaitList {
     /// As `by_queue`, of those who only want to be called.
     asleep: Lines<Bytes, Rank>,
     by_job: Lines<JobId, Ticket>,
+    followers: Lines<JobId, Ticket>,
     by_connection: Lines<ConnectionId, Ticket>,
     room: BTreeSet<Ticket>,
     feed: BTreeSet<(u64, Ticket)>,
@@ -184,6 +187,9 @@ impl WaitList {
             }
             WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
                 self.by_job.set(job, ticket, is_there, || *job);
+            }
+            WaitFor::Change { job } => {
+                self.followers.set(job, ticket, is_there, || *job);
             }
             WaitFor::Room => set(&mut self.room, ticket, is_there),
             WaitFor::Feed { position } => set(&mut self.feed, (*position, ticket), is_there),
@@ -233,6 +239,16 @@ impl WaitList {
         self.by_job.0.get(&job).map_or(0, BTreeSet::len)
     }
 
+    /// Those who follow a job: they keep no job from being dropped.
+    pub fn followers(&self, job: JobId) -> Vec<Ticket> {
+        self.followers.all(&job)
+    }
+
+    /// Whether anybody follows a job.
+    pub fn has_followers(&self) -> bool {
+        !self.followers.0.is_empty()
+    }
+
     pub fn of_connection(&self, connection: ConnectionId) -> Vec<Ticket> {
         self.by_connection.all(&connection)
     }
@@ -253,6 +269,7 @@ impl WaitList {
             WaitFor::Lease(_) => true,
             WaitFor::Result { until_leased, .. } => !until_leased,
             WaitFor::Watch { .. }
+            | WaitFor::Change { .. }
             | WaitFor::Sleep(_)
             | WaitFor::Room
             | WaitFor::Time

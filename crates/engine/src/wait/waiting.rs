@@ -10,16 +10,20 @@ use spindle_core::{Event, JobId, JobImage, Place, State};
 
 use super::calls::Calls;
 use super::list::{Wait, WaitFor, WaitList};
+use super::output::Outputs;
 use super::reports::Reports;
 use crate::answer::Answer;
 use crate::door::{ConnectionId, LeaseRef, Ticket};
 use crate::gate::{Gate, Gated};
+use crate::read::jobs_of;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub list: WaitList,
     /// What holders of live leases reported.
     pub reports: Reports,
+    /// What workers wrote for people who look on.
+    pub output: Outputs,
     /// Sleepers that were called and have not come yet.
     pub calls: Calls,
     /// Foreground jobs that run although nobody waits for them any more.
@@ -35,6 +39,11 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Follows an event that was folded at `place`; `tail` is what is decided so far.
     pub fn after_fold(&mut self, event: &Event, place: Place, state: &State, tail: Gate) {
+        if self.list.has_followers() {
+            for job in jobs_of(event) {
+                self.tell_followers(job);
+            }
+        }
         match event {
             Event::Submitted(image) | Event::Retried(image) if image.status() == Status::Ready => {
                 self.wake_queue(&image.queue);
@@ -92,9 +101,15 @@ impl Waiting {
     fn on_gone(&mut self, id: JobId, gate: Gate) {
         self.abandoned.remove(&id);
         self.reports.forget(id);
+        self.output.forget(id);
         for ticket in self.list.for_job(id) {
             self.answer(ticket, Gated::new(Answer::Gone(id), gate));
         }
+    }
+
+    /// Something of a job has changed: those who follow it look again.
+    pub fn tell_followers(&mut self, job: JobId) {
+        self.answer_all(self.list.followers(job), &Answer::Changed(job));
     }
 
     fn on_ready_again(&mut self, id: JobId, state: &State) {

@@ -15,6 +15,7 @@ use spindle_core::job::Status;
 use spindle_core::{JobId, Rejection};
 
 use super::list::{Caller, WaitFor};
+use super::output::{OUTPUT_PIECE_BYTES_MAX, Written};
 use crate::answer::{Answer, News, Refused};
 use crate::door::Ticket;
 use crate::gate::Gated;
@@ -42,6 +43,15 @@ impl Leases<'_> {
         let reported = inner.report(claim, &news);
         inner.closed(reported.map(Gated::open))
     }
+
+    /// The holder of a live lease writes something for people who follow the job; its clients do not
+    /// get it. At most [`OUTPUT_PIECE_BYTES_MAX`](crate::OUTPUT_PIECE_BYTES_MAX). Nothing of it
+    /// waits for the log.
+    pub fn write(&self, claim: Claim, text: Bytes) -> Gated<Result<(), Refused>> {
+        let mut inner = self.0.enter();
+        let written = inner.write(claim, text);
+        inner.closed(written.map(Gated::open))
+    }
 }
 
 impl Inner {
@@ -62,8 +72,12 @@ impl Inner {
         {
             return Err(Rejection::OutOfRange("progress"));
         }
+        if let News::Warning(text) = news {
+            self.keep_output(job, text.slice(..text.len().min(OUTPUT_PIECE_BYTES_MAX)));
+        }
         let (job_max, all_max) = (self.options.payload_bytes_max, self.options.streamed_bytes_max);
         self.waiting.reports.add(job, news, job_max, all_max);
+        self.waiting.tell_followers(job);
         for ticket in self.waiting.list.for_job(job) {
             let Some(wait) = self.waiting.list.find(ticket) else { continue };
             if matches!(wait.request, WaitFor::Watch { .. }) {
@@ -72,6 +86,28 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// The holder of a live lease wrote something for people who look on.
+    fn write(&mut self, claim: Claim, text: Bytes) -> Result<(), Rejection> {
+        if !self.is_held(claim) {
+            return Err(Rejection::NotHeld);
+        }
+        if text.len() > OUTPUT_PIECE_BYTES_MAX {
+            return Err(Rejection::OutOfRange("output"));
+        }
+        self.keep_output(claim.id(), text);
+        self.waiting.tell_followers(claim.id());
+        Ok(())
+    }
+
+    fn keep_output(&mut self, job: JobId, bytes: Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        let attempt = self.state.live(job).map_or(0, |job| job.attempts());
+        let (at_ms, all_max) = (self.now_ms, self.options.output_bytes_max);
+        self.waiting.output.add(job, Written { at_ms, attempt, bytes }, all_max);
     }
 
     /// Whether a claim is the job's live lease.

@@ -13,6 +13,7 @@ mod ends;
 mod explain;
 mod feed;
 mod folder;
+mod follow;
 mod full_disk;
 mod harness;
 mod ids;

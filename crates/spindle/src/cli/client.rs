@@ -11,8 +11,8 @@ use super::{
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, MoveArgs, Native, PauseArgs,
-        PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
+        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, LOGS_HELP, LogsArgs,
+        MoveArgs, Native, PauseArgs, PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
@@ -49,6 +49,9 @@ pub enum ClientCommand {
     Queue(QueueArgs),
     /// Delete jobs, whatever their state
     Delete(DeleteArgs),
+    /// Print what a job's workers write, and follow how it gets on
+    #[command(after_help = LOGS_HELP)]
+    Logs(LogsArgs),
     /// Say why a job is not running
     Why(WhyArgs),
     /// Let done or dead jobs run again

@@ -180,6 +180,23 @@ pub struct Limits {
     pub burst: Option<u64>,
 }
 
+/// `spindle logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    /// Go on until the job has ended; status and progress are printed to standard error
+    #[arg(long, short)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub native: Native,
+}
+
+pub const LOGS_HELP: &str = "\
+The server keeps the newest 256 KiB of a job's output in memory, until it stops. With --follow the exit code is 0 if \
+the job was done, 5 if it failed, 3 if it is gone.";
+
 /// `spindle events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {

@@ -2,7 +2,7 @@
 
 use super::{
     add, audit, change, clock, constraint, cron, edit, events, export, import, inspect, job, jobs,
-    lines, purge, queue, results, status, take_over, why, work, workers,
+    lines, logs, purge, queue, results, status, take_over, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code, top};
 
@@ -43,6 +43,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
             None => import::import(&args),
         },
         ClientCommand::Events(args) => events::events(&args),
+        ClientCommand::Logs(args) => logs::logs(&args),
         ClientCommand::Audit(args) => audit::audit(&args),
         ClientCommand::Clock(args) => clock::clock(&args),
     }

@@ -2,20 +2,15 @@
 
 use std::{
     io::{self, Write},
-    thread,
+    ops::ControlFlow,
 };
 
 use serde_json::{Map, Value};
 
-use super::{
-    backoff::Backoff,
-    native::Native,
-    view::text_of,
-    web::{Event, EventStream, encoded},
-};
+use super::{follow::Followed, native::Native, view::text_of, web::encoded};
 use crate::{
     cli::EventsArgs,
-    exit::{Code, Failure},
+    exit::Code,
     output::{escape, write_line},
     queue_name::QueueName,
 };
@@ -28,62 +23,14 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
     if let Some(after) = after {
         path += &format!("&after={}", encoded(after));
     }
-    let mut printer = Printer { as_json: args.native.json, last: None };
-    let mut backoff = Backoff::new();
-    let mut was_connected = false;
-    loop {
-        let trouble = match EventStream::open(native.http(), &path, printer.last.as_deref()) {
-            Ok(mut stream) => {
-                (was_connected, backoff) = (true, Backoff::new());
-                match printer.print_all(&mut stream)? {
-                    None if !args.follow => return Ok(Code::Ok),
-                    None => "the server ended the stream".to_owned(),
-                    Some(trouble) => trouble.to_string(),
-                }
-            }
-            Err(error) if was_connected && error.may_pass() => error.to_string(),
-            Err(error) => return Err(native.explain(error, "events")),
-        };
-        if !args.follow {
-            return Err(Failure::with(Code::Error, format!("events: {trouble}")));
-        }
-        let pause = backoff.next();
-        eprintln!("events: {trouble}; connecting again in {pause:?}");
-        thread::sleep(pause);
-    }
-}
-
-/// What was printed.
-struct Printer {
-    as_json: bool,
-    last: Option<String>,
-}
-
-impl Printer {
-    /// Prints a stream to its end. What broke it, if it was not ended.
-    fn print_all(&mut self, stream: &mut EventStream) -> anyhow::Result<Option<io::Error>> {
-        loop {
-            match stream.next() {
-                Ok(Some(event)) => self.print_one(event)?,
-                Ok(None) => return Ok(None),
-                Err(error) => return Ok(Some(error)),
-            }
-        }
-    }
-
-    fn print_one(&mut self, event: Event) -> anyhow::Result<()> {
-        if !event.data.is_empty() {
-            let data: Map<String, Value> = serde_json::from_str(&event.data)?;
-            let mut out = io::stdout().lock();
-            write_line(&mut out, line(&event.id, data, self.as_json))?;
-            // Whoever reads along sees each at once.
-            out.flush()?;
-        }
-        if !event.id.is_empty() {
-            self.last = Some(event.id);
-        }
-        Ok(())
-    }
+    Followed { native: &native, what: "events", path, goes_on: args.follow }.read(|event| {
+        let data: Map<String, Value> = serde_json::from_str(&event.data)?;
+        let mut out = io::stdout().lock();
+        write_line(&mut out, line(&event.id, data, args.native.json))?;
+        // Whoever reads along sees each at once.
+        out.flush()?;
+        Ok(ControlFlow::Continue(()))
+    })
 }
 
 /// One line: the event as JSON; or id, time, type, and everything else with its name.

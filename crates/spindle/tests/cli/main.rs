@@ -12,6 +12,7 @@
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
 //! - `logging`: what the server says
+//! - `logs`: what a job's workers write
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
 //! - `memory`: what floods make it hold
 //! - `native`: the commands for people through it
@@ -55,6 +56,8 @@ mod formats;
 mod http;
 #[cfg(test)]
 mod logging;
+#[cfg(test)]
+mod logs;
 #[cfg(test)]
 mod lost;
 #[cfg(test)]

@@ -34,7 +34,7 @@ const WORD_BYTES_MAX: usize = 1024;
 /// Events read from the log at once.
 const PAGE: usize = 128;
 /// How often a comment is sent while nothing happens, so that no proxy takes the connection for dead.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long to wait when too many wait already.
 const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 

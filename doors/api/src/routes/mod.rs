@@ -1,6 +1,8 @@
 //! The handlers, by what they are about.
 
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod activity;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bulk;
@@ -23,6 +25,7 @@ pub(crate) mod leases;
 pub(crate) mod list;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod queues;
+pub(crate) mod reports;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod schedules;
 pub(crate) mod server;

@@ -71,6 +71,10 @@ pub const TABLE: &[Row] = &[
     ("POST", "/api/v1/jobs/{id}/release", Some(Role::Manage), About::Job),
     ("GET", "/api/v1/jobs/{id}/wait", Some(Role::Read), About::Job),
     ("GET", "/api/v1/jobs/{id}/why", Some(Role::Read), About::Job),
+    ("GET", "/api/v1/jobs/{id}/events", Some(Role::Read), About::Job),
+    ("GET", "/api/v1/jobs/{id}/output", Some(Role::Inspect), About::Job),
+    ("POST", "/api/v1/jobs/{id}/output", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/jobs/{id}/progress", Some(Role::Work), About::Job),
     ("GET", "/api/v1/constraints", Some(Role::Read), About::All),
     ("GET", "/api/v1/constraints/{name}", Some(Role::Read), About::All),
     ("PUT", "/api/v1/constraints/{name}", Some(Role::Manage), About::All),
@@ -91,6 +95,8 @@ pub const TABLE: &[Row] = &[
     ("POST", "/api/v1/leases/{token}/complete", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/fail", Some(Role::Work), About::Job),
     ("POST", "/api/v1/leases/{token}/release", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/leases/{token}/progress", Some(Role::Work), About::Job),
+    ("POST", "/api/v1/leases/{token}/output", Some(Role::Work), About::Job),
     ("GET", "/api/v1/queues", Some(Role::Read), About::All),
     ("GET", "/api/v1/queues/{name}", Some(Role::Read), About::Queue),
     ("POST", "/api/v1/queues/{name}/pause", Some(Role::Manage), About::Queue),
@@ -165,6 +171,7 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
         "/api/v1/jobs" if method == "GET" => format!("{at}?queue={queue}"),
         "/api/v1/history" | "/api/v1/failures" => format!("{at}?queue={queue}"),
         "/api/v1/events" => format!("{at}?after=oldest&follow=false"),
+        "/api/v1/jobs/{id}/events" => format!("{at}?follow=false"),
         _ => at,
     };
     let body = match (method, path) {
@@ -182,6 +189,8 @@ pub async fn prepared(bench: &Bench, (method, path, _, about): Row, queue: &str)
         ("PUT", "/api/v1/schedules/{name}") => scheduled,
         ("PUT", "/api/v1/schedules") => json!({ "schedules": { queue: scheduled } }),
         (_, path) if path.ends_with("/extend") => json!({ "ttr_ms": 1000 }),
+        ("POST", path) if path.ends_with("/progress") => json!({ "numerator": 1 }),
+        ("POST", path) if path.ends_with("/output") => json!({ "text": "x" }),
         ("PUT" | "POST", _) => json!({}),
         _ => return request(method.parse().unwrap(), &at).body(Body::empty()).unwrap(),
     };

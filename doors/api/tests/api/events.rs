@@ -10,8 +10,10 @@ use tower::ServiceExt;
 
 use crate::harness::{Bench, PATIENCE, request};
 
+const EVENTS: &str = "/api/v1/events";
+
 /// A client that follows.
-struct Follower {
+pub struct Follower {
     body: BodyDataStream,
     text: String,
     /// The place that was told without an event.
@@ -19,15 +21,20 @@ struct Follower {
 }
 
 #[derive(Debug, PartialEq)]
-struct Told {
-    id: String,
-    event: String,
-    data: Value,
+pub struct Told {
+    pub id: String,
+    pub event: String,
+    pub data: Value,
 }
 
 impl Follower {
     async fn new(bench: &Bench, query: &str, last: Option<&str>) -> Follower {
-        let response = open(bench, query, last).await;
+        Follower::of(bench, &format!("{EVENTS}{query}"), last).await
+    }
+
+    /// A client of this stream.
+    pub async fn of(bench: &Bench, path: &str, last: Option<&str>) -> Follower {
+        let response = open(bench, path, last).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let body = response.into_body().into_data_stream();
@@ -35,7 +42,7 @@ impl Follower {
     }
 
     /// The next event; none at the end of the stream.
-    async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<Told> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {
@@ -57,16 +64,15 @@ impl Follower {
         }
     }
 
-    async fn event(&mut self) -> (String, Value) {
+    pub async fn event(&mut self) -> (String, Value) {
         let answer = self.next().await.expect("the stream ended");
         assert_eq!(answer.data["type"], answer.event.as_str());
         (answer.event, answer.data)
     }
 }
 
-async fn open(bench: &Bench, query: &str, last: Option<&str>) -> Response {
-    let mut request =
-        request(Method::GET, &format!("/api/v1/events{query}")).body(Body::empty()).unwrap();
+async fn open(bench: &Bench, path: &str, last: Option<&str>) -> Response {
+    let mut request = request(Method::GET, path).body(Body::empty()).unwrap();
     if let Some(last) = last {
         request.headers_mut().insert("last-event-id", last.parse().unwrap());
     }
@@ -77,11 +83,11 @@ async fn open(bench: &Bench, query: &str, last: Option<&str>) -> Response {
 async fn an_id_that_is_none_is_refused_and_an_empty_one_is_not_there() {
     let bench = Bench::new();
     for last in [&b"x"[..], b"1", b"\xc2\x84", b"oldest"] {
-        let mut request = request(Method::GET, "/api/v1/events").body(Body::empty()).unwrap();
+        let mut request = request(Method::GET, EVENTS).body(Body::empty()).unwrap();
         request.headers_mut().insert("last-event-id", HeaderValue::from_bytes(last).unwrap());
         bench.send(request).await.is_problem(400, "out_of_range");
     }
-    let answer = open(&bench, "?follow=false", Some("")).await;
+    let answer = open(&bench, &format!("{EVENTS}?follow=false"), Some("")).await;
     assert_eq!(answer.status(), 200);
 }
 
@@ -171,7 +177,7 @@ async fn a_place_that_is_not_in_the_log_is_a_gap() {
     bench.submit(json!({ "queue": "q" })).await;
     assert_eq!(follower.event().await.0, "submitted");
     for text in ["x", "1", "1.2.3"] {
-        let reply = crate::harness::Reply::of(open(&bench, "", Some(text)).await).await;
+        let reply = crate::harness::Reply::of(open(&bench, EVENTS, Some(text)).await).await;
         reply.is_problem(400, "out_of_range");
     }
     bench.get("/api/v1/events?after=x").await.is_problem(400, "out_of_range");

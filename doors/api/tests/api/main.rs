@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod access;
+mod activity;
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
