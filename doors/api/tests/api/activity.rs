@@ -3,7 +3,6 @@
 use axum::body::Body;
 use axum::http::Method;
 use serde_json::{Value, json};
-use spindle_core::job::Origin;
 use spindle_testkit::TokensFile;
 
 use crate::access::guarded;

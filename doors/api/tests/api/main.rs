@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod access;
+#[cfg(test)]
 mod activity;
 #[cfg(test)]
 mod audit;
