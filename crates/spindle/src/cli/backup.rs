@@ -124,4 +124,5 @@ How far it came is kept in FILE.imported, so that it goes on there when it is ru
 still kept is not made a second time. Constraints and queues that the server has already stay as they are. A token needs \
 the roles admin and manage for all queues.\n\n\
 --from KIND ADDR moves what waits in another server, job by job: each is deleted there once it is on disk here. It can be \
-ended and run again at any time. What workers have there stays with them. A token needs the role submit.";
+ended and run again at any time. What workers have there stays with them. A token needs the role submit; for gearman and \
+workq, whose jobs come in the name of a door, the role admin for all queues.";

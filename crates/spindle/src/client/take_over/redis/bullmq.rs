@@ -300,7 +300,8 @@ fn tries(opts: &Value, failed: u64) -> Tries {
 
 /// The wait between failures: none, if it says nothing, and none that its queue's own code computes.
 fn backoff(said: &Value, failed: u64) -> Backoff {
-    let delay = said.as_u64().or(said["delay"].as_u64()).unwrap_or(0);
+    // Lua writes long numbers with an exponent.
+    let delay = said.as_f64().or(said["delay"].as_f64()).unwrap_or(0.0) as u64;
     let jitter = said["jitter"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0);
     let is_exponential = said["type"] == "exponential";
     // The failures it has had count.
@@ -310,5 +311,67 @@ fn backoff(said: &Value, failed: u64) -> Backoff {
         factor: if is_exponential { 2 } else { 1 },
         cap_ms: BACKOFF_MAX_MS,
         jitter: (jitter * 1_000.0) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_wait_between_failures_is_that_of_bullmq() {
+        for (said, failed, wanted) in [
+            (json!(null), 3, (0, 1, 0)),
+            (json!(700), 3, (700, 1, 0)),
+            (json!({ "type": "fixed", "delay": 700, "jitter": 0.25 }), 0, (700, 1, 250)),
+            (json!({ "type": "exponential", "delay": 700 }), 0, (700, 2, 0)),
+            (json!({ "type": "exponential", "delay": 700, "jitter": 9 }), 2, (2_800, 2, 1_000)),
+            (json!({ "type": "exponential", "delay": 1e3 }), 1, (2_000, 2, 0)),
+            (json!({ "type": "exponential", "delay": 1_000 }), 99, (BACKOFF_MAX_MS, 2, 0)),
+            (json!({ "type": "ours" }), 0, (0, 1, 0)),
+        ] {
+            let found = backoff(&said, failed);
+            assert_eq!((found.base_ms, found.factor, found.jitter), wanted, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_job_may_fail_as_often_as_bullmq_would_let_it() {
+        for (attempts, failed, fails) in [(0, 0, 1), (1, 0, 1), (3, 1, 2), (3, 7, 1), (40, 0, 40)] {
+            let tries = tries(&json!({ "attempts": attempts }), failed);
+            assert_eq!(tries.fails_max, Some(fails), "{attempts}, {failed}");
+            assert_eq!(tries.attempts_max, Some(fails.max(25)), "{attempts}, {failed}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_with_stars_finds_its_own_queues_only() {
+        assert_eq!(escaped("{b}[1]*?"), "{b}\\[1\\]\\*\\?");
+    }
+
+    #[test]
+    fn a_job_is_shown_whole_with_its_data_as_it_is() {
+        let fields: Fields = [
+            ("name", "7"),
+            ("data", r#"{"n":1.50,"n":[ ]}"#),
+            ("opts", r#"{"attempts":3}"#),
+            ("atm", "1"),
+            ("timestamp", "1795459296792"),
+            ("failedReason", r#""no""#),
+            ("progress", "half"),
+        ]
+        .map(|(field, text)| (field.to_owned(), text.as_bytes().to_vec()))
+        .into();
+        let text = String::from_utf8(whole("9", &fields).unwrap()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"failedReason":"\"no\"","id":"9","name":"7","progress":"half","attemptsMade":1,"#
+                .to_owned()
+                + r#""data":{"n":1.50,"n":[ ]},"opts":{"attempts":3},"timestamp":1795459296792}"#
+        );
+        let broken: Fields = [("data".to_owned(), b"{no".to_vec())].into();
+        assert!(whole("9", &broken).unwrap_err().starts_with("data: "));
     }
 }

@@ -166,3 +166,41 @@ impl Item {
         [class].into_iter().chain(tags).map(str::to_owned).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn item(more: &Value) -> Item {
+        let mut item = json!({ "class": "Wrapper", "args": [1], "jid": "a" });
+        item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(item).unwrap()
+    }
+
+    #[test]
+    fn a_job_may_fail_as_often_as_sidekiq_would_let_it() {
+        for (more, fails, attempts) in [
+            (json!({ "retry": true }), 26, 26),
+            (json!({ "retry": true, "retry_count": 0 }), 25, 25),
+            (json!({ "retry": 5, "retry_count": 2 }), 3, 25),
+            (json!({ "retry": 5, "retry_count": 9 }), 1, 25),
+            (json!({ "retry": 100 }), 101, 101),
+            (json!({ "retry": false }), 1, 25),
+            (json!({ "retry": "often" }), 1, 25),
+            (json!({}), 1, 25),
+        ] {
+            let tries = item(&more).tries();
+            let wanted = (Some(fails), Some(attempts));
+            assert_eq!((tries.fails_max, tries.attempts_max), wanted, "{more}");
+        }
+    }
+
+    #[test]
+    fn an_active_job_is_found_by_its_own_class() {
+        let tags = item(&json!({ "wrapped": "MailJob", "tags": ["eu", 7, "big"] })).tags();
+        assert_eq!(tags, ["MailJob", "eu", "big"]);
+        assert_eq!(item(&json!({ "tags": "eu" })).tags(), ["Wrapper"]);
+    }
+}
