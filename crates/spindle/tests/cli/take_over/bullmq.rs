@@ -30,6 +30,7 @@ fn bullmq(redis: &RedisServer, program: &str) -> String {
     let whole = format!(
         r#"const {{ Queue, Worker, FlowProducer, Job }} = require("bullmq");
         const connection = {{ host: "127.0.0.1", port: {port} }};
+        setTimeout(() => {{ console.error("not done in time"); process.exit(1); }}, 60000).unref();
         (async () => {{
             const q = new Queue("mail", {{ connection }});
             {program}

@@ -88,6 +88,9 @@ fn background_jobs_of_gearmand_go_over_with_priority_and_unique() {
     submit(&mut client, SubmitKind::Background(Priority::High), "resize", "", "high");
     background(&mut client, "mail", "order-1", "unique");
     background(&mut client, "mail", "-", "by payload");
+    background(&mut client, "mail", "order-2", "there");
+    let mut here = Connection::open(&*new.address_of("gearman"), PATIENCE, 1 << 20).unwrap();
+    background(&mut here, "mail", "order-2", "here");
     let in_an_hour = SystemTime::now() + Duration::from_secs(3600);
     let at_s = in_an_hour.duration_since(UNIX_EPOCH).unwrap().as_secs();
     submit(&mut client, SubmitKind::Epoch { at_s }, "later", "", "later");
@@ -96,7 +99,7 @@ fn background_jobs_of_gearmand_go_over_with_priority_and_unique() {
     let row = |queue, state, jobs| json!({ "queue": queue, "state": state, "jobs": jobs });
     let rows = [
         row("later", "normal", 1),
-        row("mail", "normal", 2),
+        row("mail", "normal", 3),
         row("resize", "high", 1),
         row("resize", "low", 1),
         row("resize", "normal", 1),
@@ -104,7 +107,8 @@ fn background_jobs_of_gearmand_go_over_with_priority_and_unique() {
     assert_eq!((code, &found), (0, &json!({ "waiting": rows, "at_work": 0 })), "{said}");
 
     let (code, done, said) = import(&new, &old.address, &[]);
-    assert_eq!((code, &done), (0, &counts(&[("imported", 5), ("left", 1)])), "{said}");
+    let wanted = counts(&[("imported", 5), ("existing", 1), ("left", 1)]);
+    assert_eq!((code, &done), (0, &wanted), "{said}");
     assert!(
         said.contains("1 job stay: gearmand gives them to no worker before their time"),
         "{said}"
@@ -117,12 +121,11 @@ fn background_jobs_of_gearmand_go_over_with_priority_and_unique() {
     assert!(jobs(&new, "mail").iter().all(|job| job["door"] == "gearman"));
 
     // Whoever submits them to the Gearman door joins them, and its workers get them.
-    let door = new.address_of("gearman");
-    let mut client = Connection::open(&*door, PATIENCE, 1 << 20).unwrap();
-    background(&mut client, "mail", "order-1", "again");
-    background(&mut client, "mail", "-", "by payload");
-    assert_eq!(payloads(&new, "mail").into_values().collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(grab(&mut client, "resize").unwrap(), "high");
+    background(&mut here, "mail", "order-1", "again");
+    background(&mut here, "mail", "-", "by payload");
+    let mail: Vec<_> = payloads(&new, "mail").into_iter().collect();
+    assert_eq!(mail, ["by payload", "here", "unique"].map(|payload| (payload.to_owned(), 1)));
+    assert_eq!(grab(&mut here, "resize").unwrap(), "high");
     assert_eq!(import(&new, &old.address, &[]).1, counts(&[("left", 1)]));
 }
 

@@ -17,7 +17,7 @@ use spindle_workq::{
 
 use super::{counts, held::Held, import_from, jobs, payload, payloads};
 use crate::{
-    native::{output_of, served, url},
+    native::{object, output_of, served, url},
     serve::{Served, data},
 };
 
@@ -126,6 +126,26 @@ fn what_a_lease_could_harm_is_only_looked_at() {
     assert!(said.contains("1 job stay: clients wait for their results"), "{said}");
     assert_eq!(there.inspect_job(leased.id).unwrap().attempts, 1);
     assert_eq!(payloads(&new, "mail").into_keys().collect::<Vec<_>>(), ["1", "2"]);
+}
+
+#[test]
+fn a_job_that_a_worker_gets_while_it_goes_over_is_not_deleted_under_it() {
+    let (old, new) = (served(&["--memory"]), served(&["--memory"]));
+    let mut there = client(&old);
+    let last = NewJob { attempts_max: 1, ..job(1, "mail") };
+    there.add(&last).unwrap();
+    let address = old.address_of("workq");
+    let held = Held::at(1, "inspect job ", &address);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    command.args(["import", "--from", "workq", &held.address, "--json"]);
+    let import = command.env("SPINDLE_URL", url(&new)).stdout(Stdio::piped()).spawn().unwrap();
+    held.await_request();
+    assert_eq!(there.lease(&["mail"], 0).unwrap().id, last.id);
+    held.release(true);
+    let output = import.wait_with_output().unwrap();
+    let done = object(str::from_utf8(&output.stdout).unwrap().trim());
+    assert_eq!(done, counts(&[("imported", 1), ("gone", 1)]));
+    there.complete(last.id, "done").unwrap();
 }
 
 #[test]
