@@ -28,8 +28,9 @@ use super::{
     Other, Rest, Route, Taken, Waiting,
     dial::{dial, resolve},
     job::{DoorName, Job, Name},
+    left_there,
 };
-use crate::{client::progress::Progress, output::jobs_counted};
+use crate::client::progress::Progress;
 
 const PORT: u16 = 4_730;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
@@ -356,21 +357,16 @@ impl Other for Gearman {
         let is_done = self.functions.as_ref().is_some_and(VecDeque::is_empty);
         let others = left.saturating_sub(self.left + self.awaited + self.reduced);
         let reasons = [
-            (
-                if is_done { others } else { 0 },
-                "gearmand gives them to no worker before their time",
-            ),
-            (self.awaited, "clients wait for their results"),
-            (self.reduced, "their results are to be put together"),
+            (if is_done { others } else { 0 }, "not due yet, which gearmand gives to nobody"),
+            (self.awaited, "because clients wait for the results"),
+            (self.reduced, "because of their reducers"),
         ];
         let notes = reasons.iter().filter(|(jobs, _)| *jobs > 0);
         Ok(Rest {
             at_work,
             left,
             unreadable: 0,
-            notes: notes
-                .map(|(jobs, why)| format!("{} stay: {why}", jobs_counted(*jobs)))
-                .collect(),
+            notes: notes.map(|(jobs, why)| left_there(why, *jobs)).collect(),
         })
     }
 }

@@ -34,7 +34,7 @@ use super::{batch::Problem, native::Native, progress::Progress};
 use crate::{
     cli::{FromArgs, ImportArgs, Source},
     exit::{Code, Failure},
-    output::{Rows, write_json},
+    output::{Rows, grouped, write_json},
 };
 
 /// A server of another kind.
@@ -109,6 +109,11 @@ struct Rest {
     unreadable: u64,
     /// Why they are there, for people.
     notes: Vec<String>,
+}
+
+/// Why so many jobs are there still.
+fn left_there(why: &str, jobs: u64) -> String {
+    format!("left there, {why}: {}", grouped(jobs))
 }
 
 /// A job that nobody else gets.

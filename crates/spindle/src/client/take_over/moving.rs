@@ -12,7 +12,7 @@ use crate::{
         native::Native,
         progress::Progress,
     },
-    output::print_counts,
+    output::{escape, print_counts},
 };
 
 /// A request has 16 MiB at most; some of that is for what stands around the jobs.
@@ -147,7 +147,8 @@ impl Moving {
                 Answer::Skipped { skipped } => Some(format!("it is {skipped}")),
             };
             if let Some(why) = why {
-                self.progress.print(format!("job {}: the server refused: {why}", taken.shown));
+                let job = escape(&taken.shown);
+                self.progress.print(format!("job {job}: the server refused: {why}"));
                 sorted.refused.push(taken);
             } else {
                 self.done.existing += 1;

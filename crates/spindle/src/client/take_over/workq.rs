@@ -17,11 +17,9 @@ use super::{
     Other, Rest, Route, Taken, Waiting,
     dial::resolve,
     job::{DoorName, Job, Name, Stage, Tries},
+    left_there,
 };
-use crate::{
-    client::{progress::Progress, when::now_ms},
-    output::jobs_counted,
-};
+use crate::client::{progress::Progress, when::now_ms};
 
 const PORT: u16 = 9_922;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
@@ -239,8 +237,7 @@ impl Other for Workq {
         let waiting: u64 = self.waiting()?.iter().map(|waiting| waiting.jobs).sum();
         let mut notes = vec!["Workq does not say how many jobs its workers have".to_owned()];
         if self.awaited > 0 {
-            let jobs = jobs_counted(self.awaited);
-            notes.push(format!("{jobs} stay: clients wait for their results"));
+            notes.push(left_there("because clients wait for the results", self.awaited));
         }
         Ok(Rest { left: waiting + self.left.len() as u64, notes, ..Rest::default() })
     }

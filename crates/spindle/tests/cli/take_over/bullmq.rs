@@ -139,9 +139,9 @@ fn what_bullmq_works_and_what_it_alone_can_work_stays() {
     for reason in [
         "bull:mail:wait: an id has no job, and stays there: `no-such-job`",
         "bull:mail:wait: job odd cannot be read (data: ",
-        "1 job stay: they are parts of flows",
-        "1 job stay: job schedulers make them",
-        "1 job stay: they wait for other jobs of their flows",
+        "left there, parts of flows, which their workers have to finish: 1",
+        "left there, made by job schedulers (`spindle cron` puts schedules here): 1",
+        "left there, waiting for other jobs of their flows: 1",
     ] {
         assert!(said.contains(reason), "{reason}: {said}");
     }

@@ -123,7 +123,7 @@ fn what_a_lease_could_harm_is_only_looked_at() {
     held.release(false);
     let (code, done, said) = import(&new, &address, &[]);
     assert_eq!((code, &done), (0, &counts(&[("existing", 1), ("left", 1)])), "{said}");
-    assert!(said.contains("1 job stay: clients wait for their results"), "{said}");
+    assert!(said.contains("left there, because clients wait for the results: 1"), "{said}");
     assert_eq!(there.inspect_job(leased.id).unwrap().attempts, 1);
     assert_eq!(payloads(&new, "mail").into_keys().collect::<Vec<_>>(), ["1", "2"]);
 }

@@ -24,11 +24,9 @@ const ATTEMPTS_MIN: u32 = 25;
 /// No wait between failures is longer. BullMQ has no limit.
 const BACKOFF_MAX_MS: u64 = 365 * 24 * 3_600_000;
 
-const IN_FLOW: &str = "they are parts of flows, whose other jobs wait for them; let their workers \
-                       finish those";
-const OF_SCHEDULER: &str = "job schedulers make them; put schedules here (`spindle cron`), and remove \
-                            those";
-const FOR_CHILDREN: &str = "they wait for other jobs of their flows";
+const IN_FLOW: &str = "parts of flows, which their workers have to finish";
+const OF_SCHEDULER: &str = "made by job schedulers (`spindle cron` puts schedules here)";
+const FOR_CHILDREN: &str = "waiting for other jobs of their flows";
 
 /// Of which hash a field of BullMQ's is, when its name there is a short one.
 const NAMES: [(&str, &str); 6] = [
@@ -108,6 +106,10 @@ impl Layout for BullMq {
         let found =
             found.map(|(entry, (fields, related))| self.found(place, entry, fields, related));
         Ok(found.collect())
+    }
+
+    fn wants(&self, queue: &[u8]) -> bool {
+        self.queues.iter().any(|wanted| wanted.as_bytes() == queue)
     }
 
     fn remove(&self, link: &mut Link, place: &Place, entries: &[Vec<u8>]) -> anyhow::Result<u64> {

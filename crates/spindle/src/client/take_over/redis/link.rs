@@ -41,7 +41,7 @@ impl Link {
         let client = client.map_err(|error| explain(&error, &place))?;
         let connection = client.get_connection_with_timeout(CONNECT_TIME_MAX);
         let connection = connection.map_err(|error| match error.kind() {
-            ErrorKind::Io => anyhow!("cannot connect to {place}: {error}"),
+            ErrorKind::Io if !error.is_timeout() => anyhow!("cannot connect to {place}: {error}"),
             _ => explain(&error, &place),
         })?;
         connection.set_read_timeout(Some(ANSWER_TIME_MAX))?;

@@ -18,11 +18,11 @@ use redis::Cmd;
 
 use self::link::Link;
 pub use self::{bullmq::BullMq, sidekiq::Sidekiq};
-use super::{Other, Rest, Route, Taken, Waiting, job::Job};
+use super::{Other, Rest, Route, Taken, Waiting, job::Job, left_there};
 use crate::{
     cli::FromArgs,
     client::progress::Progress,
-    output::{jobs_counted, preview},
+    output::{escape, preview},
 };
 
 /// Entries that are taken at once.
@@ -36,9 +36,12 @@ pub trait Layout: Sized {
     /// Looks for its queues.
     fn find(link: &mut Link, options: &FromArgs) -> anyhow::Result<(Self, Vec<Place>)>;
 
-    /// What entries of a place are.
+    /// What entries of a place are, whichever queues are wanted.
     fn read(&self, link: &mut Link, place: &Place, entries: &[Entry])
     -> anyhow::Result<Vec<Found>>;
+
+    /// Whether jobs of a queue are wanted.
+    fn wants(&self, queue: &[u8]) -> bool;
 
     /// Deletes jobs whose entries are held. How many of them were there.
     fn remove(&self, link: &mut Link, place: &Place, entries: &[Vec<u8>]) -> anyhow::Result<u64>;
@@ -96,8 +99,7 @@ pub enum Found {
     Nothing,
 }
 
-/// Why jobs stay of which there is a queue that was not asked for.
-pub const OTHER_QUEUES: &str = "they are of other queues";
+const OTHER_QUEUES: &str = "of other queues";
 
 /// A library's jobs in a Redis.
 pub struct Redis<L> {
@@ -150,7 +152,8 @@ impl<L: Layout> Redis<L> {
         })
     }
 
-    /// What an earlier run has taken from a place and not brought over.
+    /// What an earlier run has taken from a place and perhaps brought over, whichever queues it was
+    /// to take from.
     fn take_held(&mut self, place: &Place) -> anyhow::Result<Vec<Taken<Handle>>> {
         let entries = self.link.window(&place.held(), place.shape, 0)?;
         let Described { jobs, others } = self.described(place, entries)?;
@@ -178,6 +181,9 @@ impl<L: Layout> Redis<L> {
         let mut jobs = vec![];
         for (entry, found) in entries.into_iter().zip(found) {
             match found {
+                Found::Job(job, _) if !self.layout.wants(&job.queue) => {
+                    self.pass(place, &entry, Found::Stays(OTHER_QUEUES), progress);
+                }
                 Found::Job(..) => jobs.push(entry),
                 other => self.pass(place, &entry, other, progress),
             }
@@ -212,7 +218,7 @@ impl<L: Layout> Redis<L> {
         self.passed.insert(hash(&place.key, &entry.bytes));
         match found {
             Found::Unreadable(why) => {
-                let key = String::from_utf8_lossy(&place.key);
+                let key = escape(&String::from_utf8_lossy(&place.key));
                 let shown = preview(&entry.bytes, SHOWN_LETTERS_MAX);
                 progress.print(format!("{key}: {why}, and stays there: `{shown}`"));
                 self.unreadable += 1;
@@ -291,7 +297,7 @@ impl<L: Layout> Other for Redis<L> {
             at_work: self.layout.at_work(&mut self.link)?,
             left: left.saturating_sub(self.unreadable + self.others),
             unreadable: self.unreadable,
-            notes: stays.map(|(why, jobs)| format!("{} stay: {why}", jobs_counted(jobs))).collect(),
+            notes: stays.map(|(why, jobs)| left_there(why, jobs)).collect(),
         })
     }
 }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Entry, Found, Layout, Link, OTHER_QUEUES, Place, Shape, script};
+use super::{Entry, Found, Layout, Link, Place, Shape, script};
 use crate::{
     cli::FromArgs,
     client::take_over::job::{Job, Name, Stage, Tries, key_of},
@@ -63,7 +63,7 @@ impl Layout for Sidekiq {
         for missing in sidekiq.queues.iter().filter(|queue| !queues.contains(queue)) {
             eprintln!("there is no queue {missing} of Sidekiq in the Redis at {}", link.place());
         }
-        queues.retain(|queue| sidekiq.wants(queue));
+        queues.retain(|queue| sidekiq.wants(queue.as_bytes()));
         let mut places: Vec<Place> = queues
             .into_iter()
             .map(|queue| Place {
@@ -81,7 +81,11 @@ impl Layout for Sidekiq {
     }
 
     fn read(&self, _: &mut Link, place: &Place, entries: &[Entry]) -> anyhow::Result<Vec<Found>> {
-        Ok(entries.iter().map(|entry| self.found(place, entry)).collect())
+        Ok(entries.iter().map(|entry| found(place, entry)).collect())
+    }
+
+    fn wants(&self, queue: &[u8]) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|wanted| wanted.as_bytes() == queue)
     }
 
     fn remove(&self, link: &mut Link, place: &Place, entries: &[Vec<u8>]) -> anyhow::Result<u64> {
@@ -113,36 +117,29 @@ impl Sidekiq {
     fn key(&self, name: &str) -> Vec<u8> {
         format!("{}{name}", self.prefix).into_bytes()
     }
+}
 
-    fn wants(&self, queue: &str) -> bool {
-        self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
-    }
-
-    fn found(&self, place: &Place, entry: &Entry) -> Found {
-        let item: Item = match serde_json::from_slice(&entry.bytes) {
-            Ok(item) => item,
-            Err(error) => return Found::Unreadable(format!("an entry is no job ({error})")),
-        };
-        let queue = place.queue.clone().or(item.queue.clone());
-        let queue = queue.unwrap_or_else(|| "default".to_owned());
-        if !self.wants(&queue) {
-            return Found::Stays(OTHER_QUEUES);
-        }
-        let job = Job {
-            name: Name::Key(key_of(&[b"sidekiq", item.jid.as_bytes()])),
-            queue: queue.into_bytes(),
-            payload: entry.bytes.clone(),
-            is_json: true,
-            stage: match place.shape {
-                Shape::List => Stage::Ready,
-                Shape::Sorted => Stage::Scheduled { run_at_ms: (entry.score * 1_000.0) as i64 },
-            },
-            tries: item.tries(),
-            tags: item.tags(),
-            ..Job::default()
-        };
-        Found::Job(Box::new(job), item.jid)
-    }
+fn found(place: &Place, entry: &Entry) -> Found {
+    let item: Item = match serde_json::from_slice(&entry.bytes) {
+        Ok(item) => item,
+        Err(error) => return Found::Unreadable(format!("an entry is no job ({error})")),
+    };
+    let queue = place.queue.clone().or(item.queue.clone());
+    let queue = queue.unwrap_or_else(|| "default".to_owned());
+    let job = Job {
+        name: Name::Key(key_of(&[b"sidekiq", item.jid.as_bytes()])),
+        queue: queue.into_bytes(),
+        payload: entry.bytes.clone(),
+        is_json: true,
+        stage: match place.shape {
+            Shape::List => Stage::Ready,
+            Shape::Sorted => Stage::Scheduled { run_at_ms: (entry.score * 1_000.0) as i64 },
+        },
+        tries: item.tries(),
+        tags: item.tags(),
+        ..Job::default()
+    };
+    Found::Job(Box::new(job), item.jid)
 }
 
 impl Item {
