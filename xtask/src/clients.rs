@@ -20,6 +20,9 @@ const SCHEMATHESIS: [&str; 4] =
 /// What looks at pages in a browser for what keeps people from using them.
 const BROWSER_FOLDER: &str = "browser-clients";
 const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
+/// The library whose jobs move to Spindle.
+const BULLMQ_FOLDER: &str = "bullmq-clients";
+const BULLMQ: [&str; 2] = ["bullmq@6.7.0", "ioredis@6.0.0"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -30,6 +33,7 @@ pub fn install_missing() -> Result<()> {
     install_python(&folder.join("python"), &PYTHON)?;
     install_node(&folder, &NODE)?;
     install_node(&target()?.join(BROWSER_FOLDER), &BROWSER)?;
+    install_node(&target()?.join(BULLMQ_FOLDER), &BULLMQ)?;
     let lightjq = target()?.join(LIGHTJQ_FOLDER);
     fs::create_dir_all(&lightjq)?;
     install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)?;

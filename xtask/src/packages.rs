@@ -12,6 +12,8 @@ use anyhow::{Result, ensure};
 /// or anything else by a command that succeeds when it is there.
 const NEEDED: &[(&str, &str)] = &[
     ("beanstalkd", "beanstalkd"),
+    ("redis-server", "redis-server"),
+    ("ruby -rsidekiq -e 1", "ruby-sidekiq"),
     ("python3", "python3"),
     ("mariadbd", "mariadb-server"),
     ("initdb", "postgresql"),

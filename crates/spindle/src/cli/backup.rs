@@ -68,13 +68,21 @@ A token needs the role inspect for all queues.";
 pub enum Source {
     /// beanstalkd: the jobs of all tubes
     Beanstalkd,
+    /// gearmand: the background jobs of all functions
+    Gearman,
+    /// Sidekiq: its jobs in a Redis, at a URL or HOST:PORT
+    RedisSidekiq,
+    /// BullMQ: its jobs in a Redis, at a URL or HOST:PORT
+    RedisBullmq,
+    /// Workq: the jobs of `add` and `schedule`
+    Workq,
 }
 
 /// `spindle import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// The file that `export` has written, or - for standard input; with --from, where the other
-    /// server listens, as HOST:PORT
+    /// server listens: HOST:PORT, or for Redis redis://USER@HOST:PORT/DB or rediss://
     #[arg(value_name = "FILE|-|ADDR", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Take the waiting jobs out of a running server of another kind
@@ -84,7 +92,30 @@ pub struct ImportArgs {
     #[arg(long)]
     pub skip_refused: bool,
     #[command(flatten)]
+    pub other: FromArgs,
+    #[command(flatten)]
     pub native: Native,
+}
+
+/// What `--from` takes.
+#[derive(Debug, Args)]
+pub struct FromArgs {
+    /// With --from: only the jobs of this queue there; can be repeated
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub queue: Vec<String>,
+    /// With --from: count what waits there, and change nothing
+    #[arg(long, requires = "from")]
+    pub dry_run: bool,
+    /// What the names of its keys in Redis begin with
+    #[arg(long, value_name = "PREFIX", requires = "from")]
+    pub from_prefix: Option<String>,
+    /// A file with the password of that Redis, which only you may read
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
+    pub from_password_file: Option<PathBuf>,
+    /// Certificates in PEM: with rediss:// that Redis must be vouched for by one of these, instead
+    /// of by a public authority
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
+    pub from_ca_file: Option<PathBuf>,
 }
 
 /// What `spindle import` says of itself.
@@ -92,5 +123,6 @@ pub const IMPORT_HELP: &str = "\
 How far it came is kept in FILE.imported, so that it goes on there when it is run again. A job that was imported and is \
 still kept is not made a second time. Constraints and queues that the server has already stay as they are. A token needs \
 the roles admin and manage for all queues.\n\n\
---from beanstalkd ADDR moves what waits there, job by job: each is deleted there once it is on disk here. It can be ended \
-and run again at any time. A token needs the role submit.";
+--from KIND ADDR moves what waits in another server, job by job: each is deleted there once it is on disk here. It can be \
+ended and run again at any time. What workers have there stays with them. A token needs the role submit; for gearman and \
+workq, whose jobs come in the name of a door, the role admin for all queues.";

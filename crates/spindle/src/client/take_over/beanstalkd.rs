@@ -6,20 +6,20 @@
 use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    net::TcpStream,
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
 
-use super::{Other, Stage, Taken};
-use crate::{
-    client::when::now_ms,
-    exit::{Code, Failure},
+use super::{
+    Other, Rest, Route, Taken, Waiting,
+    dial::{dial, resolve},
+    job::{Job, Name, Stage},
 };
+use crate::client::{progress::Progress, when::now_ms};
 
 const PORT: u16 = 11_300;
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// Jobs that are taken at once, and about how many bytes of payloads: a request to the API has 16 MiB
 /// at most, and payloads are in base64 there.
@@ -33,6 +33,8 @@ pub struct Beanstalkd {
     stream: BufReader<TcpStream>,
     /// What tells this run of this server from all others.
     instance: String,
+    /// Only these tubes; none of them: all.
+    queues: Vec<String>,
     batch: u64,
     /// What cannot be reserved: looked at when nothing else is left.
     aside: Option<VecDeque<Aside>>,
@@ -81,12 +83,13 @@ impl Reply {
 }
 
 impl Beanstalkd {
-    /// Connects to HOST:PORT, or to the usual port of a host, and watches all tubes.
-    pub fn connect(address: &str) -> anyhow::Result<Self> {
-        let stream = dial(address)?;
+    /// Connects to HOST:PORT, or to the usual port of a host, and watches these tubes, or all.
+    pub fn connect(address: &str, queues: &[String]) -> anyhow::Result<Self> {
+        let stream = dial(&resolve(address, PORT)?, ANSWER_TIME_MAX)?;
         let mut server = Self {
             stream: BufReader::new(stream),
             instance: String::new(),
+            queues: queues.to_vec(),
             batch: 1,
             aside: None,
             left: 0,
@@ -94,10 +97,43 @@ impl Beanstalkd {
         let stats = server.ask("stats").with_context(|| format!("asking {address}"))?;
         server.instance = stats.value("id")?;
         server.batch = (BATCH_BYTES / stats.number("max-job-size")?.max(1)).clamp(1, BATCH_MAX);
-        for tube in server.ask("list-tubes")?.names() {
+        let tubes = server.tubes()?;
+        for tube in &tubes {
             server.ask(&format!("watch {tube}"))?;
         }
+        // Every connection watches it at first. The last tube cannot be ignored.
+        if !tubes.iter().any(|tube| tube == "default") {
+            if tubes.is_empty() {
+                server.ask("watch spindle-import-nothing")?;
+            }
+            server.ask("ignore default")?;
+        }
         Ok(server)
+    }
+
+    /// The tubes whose jobs are wanted.
+    fn tubes(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut tubes = self.ask("list-tubes")?.names();
+        tubes.retain(|tube| self.queues.is_empty() || self.queues.contains(tube));
+        Ok(tubes)
+    }
+
+    /// How many jobs of each wanted tube are in each of these states.
+    fn count(&mut self, states: &[&'static str]) -> anyhow::Result<Vec<Waiting>> {
+        let mut counts = vec![];
+        for queue in self.tubes()? {
+            let stats = self.ask(&format!("stats-tube {queue}"))?;
+            if stats.words[0] != "OK" {
+                continue;
+            }
+            for state in states {
+                let jobs = stats.number(&format!("current-jobs-{state}"))?;
+                if jobs > 0 {
+                    counts.push(Waiting { queue: queue.clone(), state, jobs });
+                }
+            }
+        }
+        Ok(counts)
     }
 
     fn send(&mut self, text: &str) -> anyhow::Result<()> {
@@ -143,7 +179,7 @@ impl Beanstalkd {
     }
 
     /// Reserves a batch of what is ready.
-    fn reserve(&mut self) -> anyhow::Result<Vec<Taken>> {
+    fn reserve(&mut self) -> anyhow::Result<Vec<Taken<u64>>> {
         self.send(&"reserve-with-timeout 0\r\n".repeat(self.batch as usize))?;
         let mut reserved = vec![];
         for _ in 0..self.batch {
@@ -166,7 +202,7 @@ impl Beanstalkd {
     }
 
     /// The next job that cannot be reserved.
-    fn peek(&mut self) -> anyhow::Result<Option<Taken>> {
+    fn peek(&mut self) -> anyhow::Result<Option<Taken<u64>>> {
         if self.aside.is_none() {
             self.aside = Some(self.list_aside()?);
         }
@@ -198,7 +234,7 @@ impl Beanstalkd {
 
     fn list_aside(&mut self) -> anyhow::Result<VecDeque<Aside>> {
         let mut aside = VecDeque::new();
-        for tube in self.ask("list-tubes")?.names() {
+        for tube in self.tubes()? {
             let stats = self.ask(&format!("stats-tube {tube}"))?;
             if stats.words[0] != "OK" {
                 continue;
@@ -218,22 +254,31 @@ impl Beanstalkd {
         payload: Vec<u8>,
         stats: &Reply,
         stage: Stage,
-    ) -> anyhow::Result<Taken> {
-        Ok(Taken {
-            id,
-            key: format!("beanstalkd:{}:{id}", self.instance),
+    ) -> anyhow::Result<Taken<u64>> {
+        let job = Job {
+            name: Name::Key(format!("beanstalkd:{}:{id}", self.instance)),
             queue: stats.value("tube")?.into_bytes(),
             payload,
             // There, the lowest number goes first.
             priority: -i64::try_from(stats.number("pri")?)?,
-            ttr_ms: stats.number("ttr")?.max(1).saturating_mul(1_000),
+            ttr_ms: Some(stats.number("ttr")?.max(1).saturating_mul(1_000)),
             stage,
-        })
+            ..Job::default()
+        };
+        Ok(Taken { handle: id, shown: id.to_string(), job })
     }
 }
 
 impl Other for Beanstalkd {
-    fn take(&mut self) -> anyhow::Result<Vec<Taken>> {
+    type Handle = u64;
+
+    const ROUTE: Route = Route::Submit;
+
+    fn waiting(&mut self) -> anyhow::Result<Vec<Waiting>> {
+        self.count(&["ready", "delayed", "buried"])
+    }
+
+    fn take(&mut self, _: &Progress) -> anyhow::Result<Vec<Taken<u64>>> {
         if self.aside.is_none() {
             let ready = self.reserve()?;
             if !ready.is_empty() {
@@ -243,8 +288,8 @@ impl Other for Beanstalkd {
         Ok(self.peek()?.into_iter().collect())
     }
 
-    fn remove(&mut self, jobs: &[Taken]) -> anyhow::Result<u64> {
-        let deletes: String = jobs.iter().map(|job| format!("delete {}\r\n", job.id)).collect();
+    fn remove(&mut self, jobs: &[Taken<u64>]) -> anyhow::Result<u64> {
+        let deletes: String = jobs.iter().map(|job| format!("delete {}\r\n", job.handle)).collect();
         self.send(&deletes)?;
         let mut gone = 0;
         for _ in jobs {
@@ -253,39 +298,22 @@ impl Other for Beanstalkd {
         Ok(gone)
     }
 
-    fn leave(&mut self, jobs: &[Taken]) {
+    fn leave(&mut self, jobs: Vec<Taken<u64>>) -> anyhow::Result<()> {
         match &mut self.aside {
             None => self.left += jobs.len() as u64,
             // It would be shown again and again, and what stands behind it cannot be seen.
             Some(_) if jobs.is_empty() => {}
             Some(aside) => drop(aside.pop_front()),
         }
+        Ok(())
     }
 
-    fn at_work(&mut self) -> anyhow::Result<u64> {
-        Ok(self.ask("stats")?.number("current-jobs-reserved")?.saturating_sub(self.left))
+    fn rest(&mut self) -> anyhow::Result<Rest> {
+        let sum = |counts: Vec<Waiting>| counts.iter().map(|count| count.jobs).sum::<u64>();
+        Ok(Rest {
+            at_work: sum(self.count(&["reserved"])?).saturating_sub(self.left),
+            left: sum(self.waiting()?) + self.left,
+            ..Rest::default()
+        })
     }
-}
-
-fn dial(address: &str) -> anyhow::Result<TcpStream> {
-    let found = if address.contains(':') {
-        address.to_socket_addrs()
-    } else {
-        (address, PORT).to_socket_addrs()
-    };
-    let found = found.map_err(|error| {
-        Failure::with(Code::Usage, format!("{address} is no HOST:PORT: {error}"))
-    })?;
-    let mut failure = anyhow!("{address} has no address");
-    for address in found {
-        match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
-                return Ok(stream);
-            }
-            Err(error) => failure = anyhow!("cannot connect to {address}: {error}"),
-        }
-    }
-    Err(failure)
 }

@@ -1,210 +1,190 @@
 //! `spindle import --from`: takes the waiting jobs out of a running server of another kind.
 //!
 //! Jobs go over in batches. A batch is taken there, so that no worker has it meanwhile; it is
-//! submitted here, with an idempotency key for each job that says which one it was; and when it is on
-//! disk here, it is deleted there. Whatever is killed in between, no job is lost: what was not
-//! deleted is found again by the next run, and what is here already is known by its key.
+//! submitted here, each job under a name that says which one it was; and when it is on disk here, it
+//! is deleted there. Whatever is killed in between, no job is lost: what was not deleted is found
+//! again by the next run, and what is here already is known by its name.
+//!
+//! - `moving`: the move itself, and its counts
+//! - `job`: a job as this server takes it
+//! - `beanstalkd`, `gearman`, `workq`, `redis` with `sidekiq` and `bullmq`: the other servers;
+//!   `dial`: connections to them
 
 mod beanstalkd;
+mod dial;
+mod gearman;
+mod job;
+mod moving;
+mod redis;
+mod workq;
 
 use std::io;
 
-use anyhow::anyhow;
-use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use self::beanstalkd::Beanstalkd;
-use super::{
-    batch::{self, Problem, Refusable},
-    native::Native,
+use self::{
+    beanstalkd::Beanstalkd,
+    gearman::Gearman,
+    job::Job,
+    moving::Moving,
+    redis::{BullMq, Redis, Sidekiq},
+    workq::Workq,
 };
+use super::{batch::Problem, native::Native, progress::Progress};
 use crate::{
-    cli::{ImportArgs, Source},
+    cli::{FromArgs, ImportArgs, Source},
     exit::{Code, Failure},
-    output::print_counts,
+    output::{Rows, grouped, write_json},
 };
 
 /// A server of another kind.
 trait Other {
+    /// What tells it which of its jobs one is.
+    type Handle;
+
+    /// How its jobs come here.
+    const ROUTE: Route;
+
+    /// How many jobs wait there, by queue and kind.
+    fn waiting(&mut self) -> anyhow::Result<Vec<Waiting>>;
+
     /// Some jobs that wait there, those first that would be worked first. None: there are no more.
-    /// Nobody else gets them until they are removed or the connection ends.
-    fn take(&mut self) -> anyhow::Result<Vec<Taken>>;
+    /// Nobody else gets them until they are removed or left. What cannot be read is said.
+    fn take(&mut self, progress: &Progress) -> anyhow::Result<Vec<Taken<Self::Handle>>>;
 
     /// Deletes jobs there. How many of them were gone.
-    fn remove(&mut self, jobs: &[Taken]) -> anyhow::Result<u64>;
+    fn remove(&mut self, jobs: &[Taken<Self::Handle>]) -> anyhow::Result<u64>;
 
-    /// Jobs that stay as they are.
-    fn leave(&mut self, jobs: &[Taken]);
+    /// Jobs that stay as they are. They are not taken again.
+    fn leave(&mut self, jobs: Vec<Taken<Self::Handle>>) -> anyhow::Result<()>;
 
-    /// How many jobs workers have there: they come back if their workers fail.
-    fn at_work(&mut self) -> anyhow::Result<u64>;
+    /// What is there at the end.
+    fn rest(&mut self) -> anyhow::Result<Rest>;
 }
 
-/// A job of another server.
-struct Taken {
-    /// Which one it is there.
-    id: u64,
-    /// Which one it is among all jobs of all servers.
-    key: String,
-    queue: Vec<u8>,
-    payload: Vec<u8>,
-    priority: i64,
-    ttr_ms: u64,
-    stage: Stage,
+/// How jobs come here.
+#[derive(Clone, Copy)]
+enum Route {
+    /// As jobs of the API.
+    Submit,
+    /// In the name of a door. A job whose name or key another job has here is that job.
+    Import,
 }
 
-/// Where a job stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Ready,
-    /// It waits for its time.
-    Scheduled {
-        run_at_ms: i64,
-    },
-    /// Somebody put it aside.
-    Parked,
-}
-
-impl Taken {
-    /// As the API takes jobs.
-    fn to_json(&self) -> Value {
-        let mut job = json!({
-            "queue_base64": BASE64_STANDARD.encode(&self.queue),
-            "payload_base64": BASE64_STANDARD.encode(&self.payload),
-            "priority": self.priority,
-            "ttr_ms": self.ttr_ms,
-            "idempotency_key": self.key,
-        });
-        match self.stage {
-            Stage::Ready => {}
-            Stage::Scheduled { run_at_ms } => {
-                let run_at = jiff::Timestamp::from_millisecond(run_at_ms).unwrap_or_default();
-                job["run_at"] = run_at.to_string().into();
-            }
-            Stage::Parked => job["parked"] = true.into(),
+impl Route {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Submit => "/api/v1/jobs/batch",
+            Self::Import => "/api/v1/jobs/import",
         }
-        job
     }
+
+    /// Whether a job is refused because it is here already.
+    fn is_here_by(self, problem: &Problem) -> bool {
+        match self {
+            // Something of it has changed: the time it is to run at, or what the other server
+            // notes in it.
+            Self::Submit => problem.code == "idempotency_key_reused",
+            Self::Import => problem.code == "key_taken",
+        }
+    }
+}
+
+/// Jobs of a queue that wait there.
+struct Waiting {
+    queue: String,
+    /// The other server's word for where they stand.
+    state: &'static str,
+    jobs: u64,
+}
+
+/// What a server has at the end.
+#[derive(Default)]
+struct Rest {
+    /// Jobs that workers have: they come back if their workers fail.
+    at_work: u64,
+    /// Jobs that wait there still.
+    left: u64,
+    /// Entries that are no jobs.
+    unreadable: u64,
+    /// Why they are there, for people.
+    notes: Vec<String>,
+}
+
+/// Why so many jobs are there still.
+fn left_there(why: &str, jobs: u64) -> String {
+    format!("left there, {why}: {}", grouped(jobs))
+}
+
+/// A job that nobody else gets.
+struct Taken<H> {
+    handle: H,
+    /// What people call it.
+    shown: String,
+    job: Job,
 }
 
 /// Runs `spindle import --from`.
 pub fn take_over(args: &ImportArgs, source: Source) -> anyhow::Result<Code> {
-    let native = Native::of(&args.native)?;
     let Some(address) = args.file.to_str() else {
         return Err(Failure::with(Code::Usage, "the address is HOST:PORT".to_owned()));
     };
-    let mut other = match source {
-        Source::Beanstalkd => Beanstalkd::connect(address)?,
-    };
-    let mut moving = Moving { native, skip_refused: args.skip_refused, done: Done::default() };
-    let moved = moving.all_of(&mut other);
-    if moved.is_ok() {
-        moving.done.at_work = other.at_work()?;
+    let queues = &args.other.queue;
+    if !matches!(source, Source::RedisSidekiq | Source::RedisBullmq) {
+        args.other.refuse_redis_only()?;
     }
+    match source {
+        Source::Beanstalkd => run(args, &mut Beanstalkd::connect(address, queues)?),
+        Source::Gearman => run(args, &mut Gearman::connect(address, queues)?),
+        Source::Workq => run(args, &mut Workq::connect(address, queues)?),
+        Source::RedisSidekiq => run(args, &mut Redis::<Sidekiq>::connect(address, &args.other)?),
+        Source::RedisBullmq => run(args, &mut Redis::<BullMq>::connect(address, &args.other)?),
+    }
+}
+
+impl FromArgs {
+    fn refuse_redis_only(&self) -> anyhow::Result<()> {
+        let given = [
+            ("--from-prefix", self.from_prefix.is_some()),
+            ("--from-password-file", self.from_password_file.is_some()),
+            ("--from-ca-file", self.from_ca_file.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => {
+                Err(Failure::with(Code::Usage, format!("{name} is for servers in Redis")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn run(args: &ImportArgs, other: &mut impl Other) -> anyhow::Result<Code> {
+    if args.other.dry_run {
+        print_waiting(&other.waiting()?, &other.rest()?, args.native.json)?;
+        return Ok(Code::Ok);
+    }
+    let mut moving = Moving::new(Native::of(&args.native)?, args.skip_refused);
+    let moved = moving.all_of(other);
     moving.done.print(args.native.json)?;
     moved?;
-    Ok(if moving.done.refused > 0 { Code::Error } else { Code::Ok })
+    Ok(if moving.done.is_whole() { Code::Ok } else { Code::Error })
 }
 
-/// What was done.
-#[derive(Default)]
-struct Done {
-    /// Jobs that were made here.
-    imported: u64,
-    /// Jobs that an earlier run had made here already.
-    existing: u64,
-    /// Jobs that the server here refused; they stay there.
-    refused: u64,
-    /// Jobs that were gone there when they were to be deleted: somebody may have worked them.
-    gone: u64,
-    /// Jobs that stay there because workers have them.
-    at_work: u64,
-}
-
-impl Done {
-    fn print(&self, as_json: bool) -> io::Result<()> {
-        let counts = [
-            ("imported", self.imported),
-            ("existing", self.existing),
-            ("refused", self.refused),
-            ("gone", self.gone),
-            ("at_work", self.at_work),
-        ];
-        print_counts(&counts, as_json)
-    }
-}
-
-/// A move under way.
-struct Moving {
-    native: Native,
-    skip_refused: bool,
-    done: Done,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Answer {
-    Here { existing: bool },
-    Refused { problem: Problem },
-}
-
-impl Refusable for Answer {
-    fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Refused { problem } => Some(problem),
-            Self::Here { .. } => None,
+fn print_waiting(waiting: &[Waiting], rest: &Rest, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        let rows: Vec<_> = waiting
+            .iter()
+            .map(|row| json!({ "queue": row.queue, "state": row.state, "jobs": row.jobs }))
+            .collect();
+        write_json(&mut out, &json!({ "waiting": rows, "at_work": rest.at_work }))?;
+    } else {
+        let mut rows = Rows::new(&["queue", "state", "jobs"]);
+        for row in waiting {
+            rows.add([row.queue.clone(), row.state.to_owned(), row.jobs.to_string()]);
         }
+        rows.print(&mut out)?;
     }
-}
-
-impl Moving {
-    fn all_of(&mut self, other: &mut impl Other) -> anyhow::Result<()> {
-        loop {
-            let jobs = other.take()?;
-            if jobs.is_empty() {
-                return Ok(());
-            }
-            let answers = self.submit(&jobs)?;
-            let (mut here, mut refused) = (vec![], vec![]);
-            for (job, answer) in jobs.into_iter().zip(answers) {
-                match answer {
-                    Answer::Here { existing: true } => {
-                        self.done.existing += 1;
-                        here.push(job);
-                    }
-                    Answer::Here { existing: false } => {
-                        self.done.imported += 1;
-                        here.push(job);
-                    }
-                    // The same job, whose time is reckoned anew at each run.
-                    Answer::Refused { problem } if problem.code == "idempotency_key_reused" => {
-                        self.done.existing += 1;
-                        here.push(job);
-                    }
-                    Answer::Refused { problem } => {
-                        eprintln!("job {}: the server refused: {}", job.id, problem.detail);
-                        refused.push(job);
-                    }
-                }
-            }
-            self.done.gone += other.remove(&here)?;
-            self.done.refused += refused.len() as u64;
-            if !refused.is_empty() && !self.skip_refused {
-                return Err(anyhow!(
-                    "{} jobs were refused and stay where they are; fix what is listed above and run \
-                     it again: it goes on with them, or passes over them with --skip-refused",
-                    refused.len()
-                ));
-            }
-            other.leave(&refused);
-        }
-    }
-
-    /// Submits jobs: what becomes of each, once that is on disk.
-    fn submit(&self, jobs: &[Taken]) -> anyhow::Result<Vec<Answer>> {
-        let jobs: Vec<Value> = jobs.iter().map(Taken::to_json).collect();
-        let body = json!({ "jobs": jobs }).to_string();
-        batch::send(&self.native, "/api/v1/jobs/batch", &body, jobs.len())
-    }
+    rest.notes.iter().for_each(|note| eprintln!("{note}"));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `spindle import --from`: jobs of a running server of another kind.
+//! `spindle import --from beanstalkd`.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -8,13 +8,12 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use spindle_testkit::{Program, free_address};
 
+use super::{counts, import_from, jobs, payload};
 use crate::{
-    fake_workq::stderr,
-    native::{at, object, output_of, served},
+    native::{output_of, served},
     serve::Served,
 };
 
@@ -78,28 +77,7 @@ impl Client {
 }
 
 fn import(served: &Served, address: &str, more: &[&str]) -> (i32, Value, String) {
-    let arguments = ["import", "--from", "beanstalkd", address, "--json"];
-    let output = at(served, &[&arguments[..], more].concat()).output().unwrap();
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    let counts = said.lines().last().map_or(Value::Null, object);
-    (output.status.code().unwrap(), counts, stderr(&output))
-}
-
-fn counts(imported: u64, existing: u64, refused: u64, at_work: u64) -> Value {
-    json!({ "imported": imported, "existing": existing, "refused": refused, "gone": 0,
-            "at_work": at_work })
-}
-
-/// The jobs of a queue, in the order of their numbers.
-fn jobs(served: &Served, queue: &str) -> Vec<Value> {
-    let exported = output_of(served, &["export", "-"]);
-    let lines = exported.lines().map(object);
-    lines.filter(|line| line["type"] == "job" && line["queue"] == queue).collect()
-}
-
-fn payload(job: &Value) -> String {
-    let text = job["payload_base64"].as_str().unwrap();
-    String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap()
+    import_from(served, "beanstalkd", address, more)
 }
 
 #[test]
@@ -123,7 +101,7 @@ fn all_that_waits_in_a_beanstalkd_goes_over() {
     }
 
     let (code, done, said) = import(&new, &old.address, &[]);
-    assert_eq!((code, &done), (0, &counts(255, 0, 0, 0)), "{said}");
+    assert_eq!((code, &done), (0, &counts(&[("imported", 255)])), "{said}");
     assert_eq!(client.jobs(), 0);
     let mail = jobs(&new, "mail");
     assert_eq!((&*payload(&mail[0]), &mail[0]["priority"]), ("first", &json!(0)));
@@ -136,7 +114,7 @@ fn all_that_waits_in_a_beanstalkd_goes_over() {
     assert_eq!(jobs(&new, "broken")[0]["status"], "parked");
     let many: Vec<_> = jobs(&new, "many").iter().map(payload).collect();
     assert_eq!(many, (0..250).map(|number| number.to_string()).collect::<Vec<_>>());
-    assert_eq!(import(&new, &old.address, &[]).1, counts(0, 0, 0, 0));
+    assert_eq!(import(&new, &old.address, &[]).1, counts(&[]));
 }
 
 #[test]
@@ -145,13 +123,13 @@ fn what_a_worker_has_stays_with_it() {
     let mut worker = old.connect();
     worker.put("default", "0 0 600", "under way");
     assert!(worker.ask("reserve").starts_with("RESERVED "));
-    assert_eq!(import(&new, &old.address, &[]).1, counts(0, 0, 0, 1));
+    assert_eq!(import(&new, &old.address, &[]).1, counts(&[("at_work", 1)]));
     drop(worker);
     let mut client = old.connect();
     while !client.ask("peek-ready").starts_with("FOUND ") {
         thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(import(&new, &old.address, &[]).1, counts(1, 0, 0, 0));
+    assert_eq!(import(&new, &old.address, &[]).1, counts(&[("imported", 1)]));
 }
 
 /// Passes bytes on to a server until they begin with a word: then both connections are closed.
@@ -192,11 +170,11 @@ fn a_move_that_was_cut_off_before_the_jobs_were_deleted_there_makes_none_twice()
         assert_eq!(client.jobs(), left);
         if left == 3 {
             let (_, done, said) = import(&new, &cut_at("use", &old.address), &[]);
-            assert_eq!(done, counts(0, 2, 0, 0), "{said}");
+            assert_eq!(done, counts(&[("existing", 2)]), "{said}");
         }
     }
     thread::sleep(Duration::from_millis(1100));
-    assert_eq!(import(&new, &old.address, &[]).1, counts(0, 1, 0, 0));
+    assert_eq!(import(&new, &old.address, &[]).1, counts(&[("existing", 1)]));
     assert_eq!(client.jobs(), 0);
     assert_eq!(jobs(&new, "default").len(), 3);
 }
@@ -214,7 +192,8 @@ fn what_the_server_refuses_stays_there() {
     assert_eq!((code, &done["imported"], &done["refused"]), (1, &json!(1), &json!(1)), "{said}");
     assert!(said.contains("the server refused: ") && said.contains("--skip-refused"), "{said}");
     let (code, done, said) = import(&new, &old.address, &["--skip-refused"]);
-    assert_eq!((code, &done), (1, &counts(2, 0, 1, 0)), "{said}");
+    let wanted = counts(&[("imported", 2), ("refused", 1), ("left", 1)]);
+    assert_eq!((code, &done), (1, &wanted), "{said}");
     assert_eq!(client.jobs(), 1);
 }
 
@@ -227,4 +206,24 @@ fn what_is_no_beanstalkd_is_told() {
     assert!(code == 1 && said.contains("cannot connect to 127.0.0.1:"), "{said}");
     let (code, _, said) = import(&new, "127.0.0.1:no", &[]);
     assert!(code == 2 && said.contains("127.0.0.1:no is no HOST:PORT"), "{said}");
+}
+
+#[test]
+fn only_the_tubes_that_are_asked_for_go_over_and_a_dry_run_moves_none() {
+    let (old, new) = (Beanstalkd::start(), served(&["--memory"]));
+    let mut client = old.connect();
+    client.put("default", "0 0 60", "a");
+    client.put("mail", "0 0 60", "b");
+    client.put("mail", "0 3600 60", "c");
+    let (code, found, said) = import(&new, &old.address, &["--dry-run"]);
+    let row = |queue, state| json!({ "queue": queue, "state": state, "jobs": 1 });
+    let wanted = [row("default", "ready"), row("mail", "ready"), row("mail", "delayed")];
+    assert_eq!((code, &found), (0, &json!({ "waiting": wanted, "at_work": 0 })), "{said}");
+    assert_eq!((client.jobs(), jobs(&new, "mail").len()), (3, 0));
+    let (_, done, said) = import(&new, &old.address, &["--queue", "mail"]);
+    assert_eq!(done, counts(&[("imported", 2)]), "{said}");
+    let (_, done, said) = import(&new, &old.address, &["--queue", "nobody"]);
+    assert_eq!((done, client.jobs()), (counts(&[]), 1), "{said}");
+    let (code, _, said) = import(&new, &old.address, &["--from-prefix", "x"]);
+    assert!(code == 2 && said.contains("--from-prefix is for servers in Redis"), "{said}");
 }
