@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{
     backoff::Backoff,
     native::Native,
+    session::AskError,
     view::text_of,
     web::{Event, EventStream, encoded},
 };
@@ -32,7 +33,7 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
     let mut backoff = Backoff::new();
     let mut was_connected = false;
     loop {
-        let trouble = match EventStream::open(native.http(), &path, printer.last.as_deref()) {
+        let trouble = match native.http().events(&path, printer.last.as_deref()) {
             Ok(mut stream) => {
                 (was_connected, backoff) = (true, Backoff::new());
                 match printer.print_all(&mut stream)? {
@@ -61,7 +62,7 @@ struct Printer {
 
 impl Printer {
     /// Prints a stream to its end. What broke it, if it was not ended.
-    fn print_all(&mut self, stream: &mut EventStream) -> anyhow::Result<Option<io::Error>> {
+    fn print_all(&mut self, stream: &mut EventStream<'_>) -> anyhow::Result<Option<AskError>> {
         loop {
             match stream.next() {
                 Ok(Some(event)) => self.print_one(event)?,
