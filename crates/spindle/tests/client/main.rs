@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod interrupted;
 #[cfg(test)]
 mod proxy;
