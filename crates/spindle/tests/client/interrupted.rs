@@ -58,6 +58,17 @@ impl Bench {
         drop(broken);
     }
 
+    /// Waits until one more request comes that begins like this.
+    async fn asked_again(&self, begins: &str) {
+        let before = self.proxy.count(begins);
+        let again = async {
+            while self.proxy.count(begins) == before {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, again).await.expect("the request once more");
+    }
+
     async fn count(&self, queue: &str) -> u64 {
         self.direct.queue(queue).await.unwrap().jobs.values().sum()
     }
@@ -226,6 +237,7 @@ async fn an_extend_is_repeated_and_the_job_goes_on() {
         let worker = Worker::new(&bench.client).task(&*queue, work);
         let running = tokio::spawn(worker.run_until(async move { stopped.notified().await }));
         bench.killed_when(reached).await;
+        bench.asked_again(REPORT).await;
         go_on.notify_one();
         assert_eq!(job.result::<u32>(PATIENCE).await.unwrap(), 1, "{moment:?}");
         stop.notify_one();

@@ -15,7 +15,6 @@ use crate::server::Served;
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
 mod program {
-    #![expect(missing_docs, reason = "it is shown as it is")]
     include!("../../../client/examples/mail.rs");
 
     #[test]

@@ -15,7 +15,13 @@ use spindle_client::{
     WorkerEvent,
 };
 use spindle_testkit::PATIENCE;
-use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+    time::timeout,
+};
 
 use crate::{
     proxy::Proxy,
@@ -235,8 +241,44 @@ async fn a_stop_lets_jobs_end_and_gives_back_those_that_do_not() {
     assert_eq!(info.more["history"][0]["outcome"], "released");
 }
 
+/// Reads one request; its first line.
+async fn request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return head.lines().next().unwrap().to_owned();
+            }
+        }
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "a whole request");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_worker_stops_at_once_and_one_without_tasks_does_not_begin() {
+async fn a_job_that_is_given_at_the_moment_of_a_stop_is_done() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client(&format!("http://{}", listener.local_addr().unwrap()));
+    let worker = Worker::new(&client).task("q", |n: u32, _: JobContext| async move { Ok(n) });
+    let worker = Running::start(worker);
+    let (mut asking, _) = listener.accept().await.unwrap();
+    assert_eq!(request(&mut asking).await, "post /api/v1/lease http/1.1");
+    worker.stop.notify_one();
+    // The worker says that it sends nothing more, and still reads.
+    assert_eq!(asking.read(&mut [0]).await.unwrap(), 0);
+    let job = r#"{"jobs":[{"id":1,"queue":"q","attempt":1,"lease_token":"T","payload":7}]}"#;
+    let length = job.len();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{job}");
+    asking.write_all(answer.as_bytes()).await.unwrap();
+    let (mut reporting, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    assert_eq!(request(&mut reporting).await, "post /api/v1/leases/t/complete http/1.1");
+    reporting.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+    worker.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_worker_stops_and_one_without_tasks_does_not_begin() {
     let served = Served::new();
     let client = served.client();
     let worker = Worker::new(&client).task("idle", |(): (), _: JobContext| async { Ok(()) });
