@@ -58,6 +58,7 @@ fn test_node(server: &Path) -> Result<()> {
             .args(args)
             .current_dir(&folder)
             .env("SPINDLE_BIN", server)
+            .env("SPINDLE_README", root().join("README.md"))
             .status()
             .context("starting npm")?;
         ensure!(npm.success(), "npm {} in {}: {npm}", args.join(" "), folder.display());

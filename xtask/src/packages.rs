@@ -30,6 +30,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("promtool", "prometheus"),
     ("openssl", "openssl"),
     ("go", "golang-go"),
+    ("ruby", "ruby"),
     ("curl", "curl"),
     ("jq", "jq"),
     ("rev", "bsdextrautils"),

@@ -9,6 +9,8 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
+import type { Spindle } from "spindle-client";
+
 import { Server } from "./support/server.js";
 
 const here = fileURLToPath(new URL("../..", import.meta.url));
@@ -34,3 +36,31 @@ test("the README's task, worker and submit work as they stand there", async (t) 
   worker.kill("SIGTERM");
   assert.deepEqual(await once(worker, "exit"), [0, null]);
 });
+
+test("the program of the main README works", async (t) => {
+  const server = await Server.start();
+  const folder = mkdtempSync(join(tmpdir(), "spindle-readme-"));
+  t.after(async () => {
+    await server.remove();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const page = readFileSync(process.env["SPINDLE_README"] ?? join(here, "../../README.md"), "utf8");
+  const [, program = ""] = /^```js\n(import \{ defineTask.*?)^```/ms.exec(page) ?? [];
+  writeFileSync(join(folder, "mail.mjs"), program);
+  mkdirSync(join(folder, "node_modules"));
+  symlinkSync(here, join(folder, "node_modules", "spindle-client"));
+
+  const env = { ...process.env, SPINDLE_URL: server.url };
+  const worker = spawn(process.execPath, ["mail.mjs"], { cwd: folder, env, stdio: "inherit" });
+  assert.equal(await server.client().job(await firstJob(server.client())).result(), "sent to a@example.org");
+  worker.kill("SIGTERM");
+  assert.deepEqual(await once(worker, "exit"), [0, null]);
+});
+
+/** The number of the first job that somebody submits. */
+async function firstJob(client: Spindle): Promise<number> {
+  for await (const event of client.events({ after: "oldest" })) {
+    if (event.type === "submitted") return event.job;
+  }
+  throw new Error("the events ended");
+}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -119,7 +120,10 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Background]:
 
 
 class Cutter:
-    """A proxy before the server that can lose answers: the request has come through by then."""
+    """A proxy before the server that can lose answers: the request has come through by then.
+
+    It can also hold requests back.
+    """
 
     def __init__(self, server: SpindleServer) -> None:
         self._server = server
@@ -130,6 +134,11 @@ class Cutter:
         self.lose = 0
         self.path = b""
         self.lost = 0
+        #: The paths that were asked for, in their order.
+        self.asked: list[str] = []
+        #: Requests with this in them come through once it is set.
+        self.hold = b""
+        self.let_go = threading.Event()
         self._start(self._accept)
 
     @property
@@ -137,6 +146,7 @@ class Cutter:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def close(self) -> None:
+        self.let_go.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for sock in self._sockets:
@@ -175,6 +185,9 @@ class Cutter:
                     break
                 if not is_answer:
                     asked.append(data)
+                    self.asked += re.findall(r"[A-Z]+ (/\S+) HTTP/1.1\r", data.decode("latin-1"))
+                    if self.hold and self.hold in data:
+                        self.let_go.wait(DEADLINE_S)
                 elif self.lose > 0 and self.path in b"".join(asked):
                     self.lose -= 1
                     self.lost += 1

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import WORKSPACE
+from conftest import WORKSPACE, until
 
 from spindle import Spindle
 
@@ -36,6 +36,20 @@ def test_the_first_five_minutes_work(app: Spindle, tmp_path: Path) -> None:
     expected = re.search(r"print\(.*#\s(.*)", PROGRAMS[1])
     assert expected is not None
     assert shown == f"1 {expected.group(1)}\n"
+
+
+def test_the_program_of_the_main_readme_works(app: Spindle, tmp_path: Path) -> None:
+    page = (WORKSPACE / "README.md").read_text()
+    program = re.search(r"^```python\n(from spindle.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert program is not None
+    (tmp_path / "mail.py").write_text(program.group(1))
+    worker = subprocess.Popen([sys.executable, "mail.py"], cwd=tmp_path)
+    try:
+        until(lambda: app.request("GET", "/api/v1/jobs?queue=mail")["jobs"], "the job")
+        assert app.job(1).result(30) == "sent to a@example.org"
+    finally:
+        worker.terminate()
+        assert worker.wait(30) == 0
 
 
 def test_the_test_with_the_fixture_passes(app: Spindle, tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Rest:
+    """Wait until somebody wakes the flow. -> None."""
+
+
 @dataclass
 class Exchanged:
     """What came of an exchange."""

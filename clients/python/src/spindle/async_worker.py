@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._asyncio import AsyncLine
-from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
-from ._flow import Exchange
+from ._core import LOG, Attempt, Core, Counts, as_error
+from ._flow import Exchange, Exchanged, Rest
 from .running import _CURRENT
 from .worker import _GRACE_S, _SIGNALS, DEFAULT_STOP_TIMEOUT_S, worker_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
+    from ._core import WorkerFlow
+    from ._reports import Report
     from .client import Spindle
 
 DEFAULT_CONCURRENCY = 100
@@ -70,7 +72,9 @@ class AsyncWorker:
         self._stops += 1
         loop, told = self._loop, self._told
         if loop is not None and told is not None:
-            loop.call_soon_threadsafe(told.set)
+            # The loop may have been closed meanwhile: then the worker has ended.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(told.set)
 
     async def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
         if self._loop is not None:
@@ -78,19 +82,41 @@ class AsyncWorker:
         self._loop = asyncio.get_running_loop()
         # Made here: that of Python 3.9 belongs to the loop it was made in.
         self._told = asyncio.Event()
-        core = Core(self.app.settings, self._tasks, self.name, is_drain=is_drain)
-        lines = [AsyncLine(core.settings) for _ in range(self.concurrency)]
+        core = Core(
+            self.app.settings,
+            self._tasks,
+            self.name,
+            concurrency=self.concurrency,
+            is_drain=is_drain,
+        )
+        line = AsyncLine(core.settings)
         threads = ThreadPoolExecutor(self.concurrency, "spindle")
+        attempts: set[asyncio.Future[None]] = set()
+
+        def begin(attempt: Attempt) -> None:
+            running = asyncio.ensure_future(self._attempt(core, attempt, threads))
+            attempts.add(running)
+            running.add_done_callback(attempts.discard)
+
+        core.begin = begin
         with _signals(self._loop, self if install_signal_handlers else None):
-            heart = asyncio.ensure_future(_keep_leases(core))
-            slots = [asyncio.ensure_future(self._slot(core, line, threads)) for line in lines]
+            wake_leasing, wake_reporting = asyncio.Event(), asyncio.Event()
+            core.wake_leasing, core.wake_reporting = wake_leasing.set, wake_reporting.set
+            leasing = self._take_steps(core, core.leasing(), line, wake_leasing)
+            reporting = self._take_steps(
+                core, core.reporting(), AsyncLine(core.settings), wake_reporting
+            )
+            helpers: list[asyncio.Future[None]] = [
+                asyncio.ensure_future(one) for one in (_keep_leases(core), leasing, reporting)
+            ]
             LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
             try:
-                await self._wait(core, slots, lines)
+                await self._wait(core, helpers[-1], line)
             finally:
-                core.is_stopping = True
-                heart.cancel()
-                await asyncio.wait([heart])
+                core.stop()
+                for task in helpers:
+                    task.cancel()
+                await asyncio.wait(helpers)
                 threads.shutdown(wait=False)
                 self._loop = None
                 self._stops = 0
@@ -99,65 +125,66 @@ class AsyncWorker:
             raise core.fatal
         return core.counts
 
-    async def _wait(
-        self, core: Core, slots: Sequence[asyncio.Future[None]], lines: list[AsyncLine]
-    ) -> None:
-        all_slots = asyncio.gather(*slots)
+    async def _wait(self, core: Core, end: asyncio.Future[None], line: AsyncLine) -> None:
+        """Until all jobs have been reported, or are left to themselves."""
         is_cancelled = False
         try:
-            await self._until(all_slots, 0, None)
+            await self._until(end, 0, None)
         except asyncio.CancelledError:
             is_cancelled = True
-        core.is_stopping = True
+        core.stop()
         running = len(core.heart.jobs())
         if running:
             LOG.info("worker %s stops: waiting for %d running", self.name, running)
-        for line in lines:
-            line.hang_up()
+        line.hang_up()
         if not is_cancelled:
             try:
-                await self._until(all_slots, max(self._stops, 1), self.stop_timeout)
+                await self._until(end, max(self._stops, 1), self.stop_timeout)
             except asyncio.CancelledError:
                 is_cancelled = True
-        if not all_slots.done():
+        if not end.done():
             for job in core.heart.jobs():
                 job._cancel("stopping")
-            await asyncio.wait([all_slots], timeout=_GRACE_S)
+            await asyncio.wait([end], timeout=_GRACE_S)
+        if not end.done():
             await _give_back(core)
         if is_cancelled:
             raise asyncio.CancelledError
 
     async def _until(
-        self, slots: asyncio.Future[Any], stops: int, timeout_s: Optional[float]
+        self, end: asyncio.Future[Any], stops: int, timeout_s: Optional[float]
     ) -> None:
-        """Until all slots have ended, there were more stops than this, or so long."""
+        """Until the end, or there were more stops than this, or so long."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         event = self._told or asyncio.Event()
-        while not slots.done() and self._stops <= stops:
+        while not end.done() and self._stops <= stops:
             event.clear()
-            told = asyncio.ensure_future(event.wait())
+            told: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 told.cancel()
                 return
             try:
-                await asyncio.wait([slots, told], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([end, told], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 told.cancel()
 
-    async def _slot(self, core: Core, line: AsyncLine, threads: ThreadPoolExecutor) -> None:
-        flow = core.slot()
-        answer: Any = None
+    async def _take_steps(
+        self, core: Core, flow: WorkerFlow, line: AsyncLine, woken: asyncio.Event
+    ) -> None:
+        """Takes the steps of a flow of the worker."""
+        answer: Optional[Exchanged] = None
         try:
             while True:
                 step = flow.send(answer)
+                answer = None
                 if isinstance(step, Exchange):
                     answer = await line.exchange(step)
-                elif isinstance(step, Run):
-                    answer = await self._run(core, step.attempt, threads)
+                elif isinstance(step, Rest):
+                    await woken.wait()
+                    woken.clear()
                 else:
-                    answer = None
                     await asyncio.sleep(step.seconds)
         except StopIteration:
             pass
@@ -165,7 +192,17 @@ class AsyncWorker:
             core.fail(error)
             self.stop()
         finally:
+            flow.close()
             await line.aclose()
+
+    async def _attempt(self, core: Core, attempt: Attempt, threads: ThreadPoolExecutor) -> None:
+        try:
+            report = await self._run(core, attempt, threads)
+        except Exception as error:  # noqa: BLE001 - it ends the worker, which raises it
+            core.attempt_crashed(attempt, error)
+            self.stop()
+        else:
+            core.attempt_ended(report)
 
     @staticmethod
     async def _run(core: Core, attempt: Attempt, threads: ThreadPoolExecutor) -> Report:
@@ -241,12 +278,12 @@ async def _keep_leases(core: Core) -> None:
 
 async def _give_back(core: Core) -> None:
     """Gives back what tasks that do not listen have; their threads are left to themselves."""
-    jobs, exchange = core.abandon()
-    if jobs:
+    abandoned = core.abandon()
+    if abandoned is not None:
         line = AsyncLine(core.settings)
-        exchanged = await line.exchange(exchange)
+        exchanged = await line.exchange(abandoned.exchange(core.settings))
         await line.aclose()
-        raise core.abandoned(jobs, exchanged)
+        raise abandoned.error(exchanged.failure)
 
 
 @contextlib.contextmanager

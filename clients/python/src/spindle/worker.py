@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import signal
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._core import LOG, Attempt, Core, Counts, Report, Run, as_error
-from ._flow import Exchange
+from ._core import LOG, Attempt, Core, Counts, as_error
+from ._flow import Exchange, Exchanged, Rest
 from ._threads import Line
 from .running import _CURRENT
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
 
+    from ._core import WorkerFlow
+    from ._reports import Report
     from .client import Spindle
 
 DEFAULT_CONCURRENCY = 8
@@ -90,27 +93,42 @@ class Worker:
             bell.ring()
 
     def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
-        core = Core(self.app.settings, self._tasks, self.name, is_drain=is_drain)
+        core = Core(
+            self.app.settings,
+            self._tasks,
+            self.name,
+            concurrency=self.concurrency,
+            is_drain=is_drain,
+        )
         with self._lock:
             if self._bell is not None:
                 raise RuntimeError("the worker runs already")
             self._bell = bell = _Bell()
         core.on_end = bell.ring
-        lines = [Line(core.settings) for _ in range(self.concurrency)]
+        # What the threads take up; None is the end of one of them.
+        attempts: queue.SimpleQueue[Optional[Attempt]] = queue.SimpleQueue()
+        core.begin = attempts.put
+        line = Line(core.settings)
+        leasing, core.wake_leasing = self._flow_thread(core, core.leasing(), line)
+        reporting, core.wake_reporting = self._flow_thread(
+            core, core.reporting(), Line(core.settings)
+        )
         heart = threading.Thread(target=_keep_leases, args=(core,), daemon=True)
         slots = [
-            threading.Thread(target=self._slot, args=(core, line), daemon=True) for line in lines
+            threading.Thread(target=self._slot, args=(core, attempts), daemon=True)
+            for _ in range(self.concurrency)
         ]
         try:
             with _signals(self.stop if install_signal_handlers else None):
-                for thread in (heart, *slots):
+                for thread in (heart, leasing, reporting, *slots):
                     thread.start()
                 LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
-                self._wait(core, lines, bell)
+                self._wait(core, line, bell)
         finally:
-            core.is_stopping = True
-            for line in lines:
-                line.hang_up()
+            core.stop()
+            line.hang_up()
+            for _ in range(self.concurrency):
+                attempts.put(None)
             core.heart.wake()
             self._stopping.clear()
             self._bell = None
@@ -120,50 +138,71 @@ class Worker:
             raise core.fatal
         return core.counts
 
-    def _wait(self, core: Core, lines: list[Line], bell: _Bell) -> None:
-        """Until all slots have ended, or are left to themselves."""
+    def _wait(self, core: Core, line: Line, bell: _Bell) -> None:
+        """Until all jobs have been reported, or are left to themselves."""
 
         def has_ended() -> bool:
-            return core.slots_ended == len(lines)
+            return core.has_ended
 
         bell.listen(lambda: self._stops > 0 or core.is_stopping or has_ended())
-        core.is_stopping = True
+        core.stop()
         self._stopping.set()
         running = len(core.heart.jobs())
         if running:
             LOG.info("worker %s stops: waiting for %d running", self.name, running)
-        for line in lines:
-            line.hang_up()
+        line.hang_up()
         told = max(self._stops, 1)
         bell.listen(lambda: self._stops > told or has_ended(), self.stop_timeout)
         if not has_ended():
             for job in core.heart.jobs():
                 job._cancel("stopping")
             bell.listen(has_ended, _GRACE_S)
+        if not has_ended():
             _give_back(core)
 
-    def _slot(self, core: Core, line: Line) -> None:
-        flow = core.slot()
-        loop = _Loop()
-        answer: Any = None
-        try:
-            while True:
-                step = flow.send(answer)
-                if isinstance(step, Exchange):
-                    answer = line.exchange(step)
-                elif isinstance(step, Run):
-                    answer = self._run(core, step.attempt, loop)
-                else:
+    def _flow_thread(
+        self, core: Core, flow: WorkerFlow, line: Line
+    ) -> tuple[threading.Thread, Callable[[], None]]:
+        """A thread that takes the steps of a flow, and what wakes it when it rests."""
+        woken = threading.Event()
+
+        def take_steps() -> None:
+            answer: Optional[Exchanged] = None
+            try:
+                while True:
+                    step = flow.send(answer)
                     answer = None
-                    self._pause(step.seconds)
-        except StopIteration:
-            pass
-        except BaseException as error:  # noqa: BLE001 - it ends the worker, which raises it
-            core.fail(error)
-        finally:
-            line.close()
-            loop.close()
-            core.end_slot()
+                    if isinstance(step, Exchange):
+                        answer = line.exchange(step)
+                    elif isinstance(step, Rest):
+                        woken.wait()
+                        woken.clear()
+                    else:
+                        self._pause(step.seconds)
+            except StopIteration:
+                pass
+            except BaseException as error:  # noqa: BLE001 - it ends the worker, which raises it
+                core.fail(error)
+            finally:
+                flow.close()
+                line.close()
+
+        return threading.Thread(target=take_steps, daemon=True), woken.set
+
+    def _slot(self, core: Core, attempts: queue.SimpleQueue[Optional[Attempt]]) -> None:
+        """Runs one job after the other."""
+        loop = _Loop()
+        while True:
+            attempt = attempts.get()
+            if attempt is None:
+                break
+            try:
+                report = self._run(core, attempt, loop)
+            except BaseException as error:  # noqa: BLE001 - it ends the worker, which raises it
+                core.attempt_crashed(attempt, error)
+            else:
+                core.attempt_ended(report)
+        loop.close()
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.is_set():
@@ -193,12 +232,12 @@ class Worker:
 
 def _give_back(core: Core) -> None:
     """Gives back what tasks that do not listen have; their threads are left to themselves."""
-    jobs, exchange = core.abandon()
-    if jobs:
+    abandoned = core.abandon()
+    if abandoned is not None:
         line = Line(core.settings)
-        exchanged = line.exchange(exchange)
+        given_back = line.exchange(abandoned.exchange(core.settings))
         line.close()
-        raise core.abandoned(jobs, exchanged)
+        raise abandoned.error(given_back.failure)
 
 
 def _keep_leases(core: Core) -> None:

@@ -46,8 +46,7 @@ pub fn send<T: DeserializeOwned + Refusable>(
     count: usize,
 ) -> anyhow::Result<Vec<T>> {
     for _ in 0..BUSY_TRIES {
-        let mut asking = ApiRequest::post(path);
-        asking.body = Some(body.as_bytes().to_vec());
+        let asking = ApiRequest::post(path).with_json(body.to_owned());
         let Answers { answers } = native.ask::<Answers<T>>(asking, "jobs")?;
         if answers.len() != count {
             return Err(anyhow!("the server left answers out"));

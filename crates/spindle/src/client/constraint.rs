@@ -3,7 +3,7 @@
 use std::io;
 
 use serde_json::{Value, json};
-use ureq::http::Method;
+use spindle_client::http::Method;
 
 use super::{
     native::Native,

@@ -5,9 +5,9 @@ use std::{fs, io};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
+use spindle_client::http::Method;
 use spindle_core::schedule::Schedule;
 use spindle_schedule::Timing;
-use ureq::http::Method;
 
 use super::{
     native::Native,

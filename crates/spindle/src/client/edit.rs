@@ -1,7 +1,7 @@
 //! `spindle park`, `release`, `edit` and `move`: changes to waiting jobs.
 
 use serde_json::{Map, Value};
-use ureq::http::Method;
+use spindle_client::http::Method;
 
 use super::{
     bulk::{Action, Bulk},

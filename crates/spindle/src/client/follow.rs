@@ -1,10 +1,11 @@
 //! Following a stream of events of the server, over connections that break.
 
-use std::{io, ops::ControlFlow, thread};
+use std::{ops::ControlFlow, thread};
 
 use super::{
     backoff::Backoff,
     native::Native,
+    session::AskError,
     web::{Event, EventStream},
 };
 use crate::exit::{Code, Failure};
@@ -30,7 +31,7 @@ impl Followed<'_> {
         let mut backoff = Backoff::new();
         let mut was_connected = false;
         loop {
-            let trouble = match EventStream::open(self.native.http(), &self.path, last.as_deref()) {
+            let trouble = match self.native.http().events(&self.path, last.as_deref()) {
                 Ok(mut stream) => {
                     (was_connected, backoff) = (true, Backoff::new());
                     match read_to_end(&mut stream, &mut last, &mut take)? {
@@ -57,11 +58,11 @@ impl Followed<'_> {
 enum End {
     Enough(Code),
     Ended,
-    Broken(io::Error),
+    Broken(AskError),
 }
 
 fn read_to_end(
-    stream: &mut EventStream,
+    stream: &mut EventStream<'_>,
     last: &mut Option<String>,
     take: &mut impl FnMut(Event) -> anyhow::Result<ControlFlow<Code>>,
 ) -> anyhow::Result<End> {

@@ -326,7 +326,7 @@ impl Import {
 
     /// Whether it was put: not when there is one, which stays as it is.
     fn put_if_new(&self, path: &str, body: &Value, about: &str) -> anyhow::Result<bool> {
-        let mut asking = ApiRequest::of(ureq::http::Method::PUT, path).with(body);
+        let mut asking = ApiRequest::of(spindle_client::http::Method::PUT, path).with(body);
         asking.headers.push(("If-None-Match", "*".to_owned()));
         match self.native.http().answer(asking) {
             Ok(_) => Ok(true),

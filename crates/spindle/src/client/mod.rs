@@ -2,8 +2,7 @@
 //!
 //! - `dispatch`: which command does what
 //! - `server`, `session`, `view`: what commands ask of a server, whichever door they go through, and
-//!   what it tells; `workq` and `web` are the two doors, `line` the connection below, `lost` why a
-//!   worker has its job no more
+//!   what it tells; `workq` and `web` are the two doors, `lost` why a worker has its job no more
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
@@ -34,7 +33,6 @@ mod import;
 mod inspect;
 mod job;
 mod jobs;
-pub mod line;
 mod lines;
 mod logs;
 mod lost;
@@ -60,4 +58,5 @@ mod workq;
 pub use dispatch::run;
 pub use native::Native;
 pub use session::AskError;
+pub use spindle_client::Line;
 pub use web::ApiRequest;

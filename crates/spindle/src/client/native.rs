@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    line::Line,
+    Line,
     server::Server,
     session::AskError,
     web::{ApiRequest, BaseUrl, Http},

@@ -4,7 +4,7 @@ use std::{io, slice};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use ureq::http::{Method, header};
+use spindle_client::http::{Method, header};
 
 use super::{
     native::Native,

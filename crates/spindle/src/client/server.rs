@@ -17,8 +17,7 @@ use spindle_tls::{
 };
 
 use super::{
-    line::Line,
-    payload,
+    Line, payload,
     session::{AskError, Session},
     web::{BaseUrl, WebSession},
     workq::WorkqSession,

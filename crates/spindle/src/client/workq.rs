@@ -14,7 +14,7 @@ use spindle_workq::{
 };
 
 use super::{
-    line::Line,
+    Line,
     server::WorkqAddress,
     session::{AskError, Finished, JobQuery, Leased, Listed, Lost, More, NewJob, Report, Session},
     view::{Counts, Job, Queue},

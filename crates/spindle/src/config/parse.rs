@@ -88,7 +88,7 @@ pub fn parse_level(text: &str) -> Result<LogLevel, String> {
 /// The address of a collector: a URL without a name and password, which logs would show.
 pub fn parse_collector(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_address = text.parse::<ureq::http::Uri>().is_ok();
+    let is_address = text.parse::<spindle_client::http::Uri>().is_ok();
     let is_plain = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#']));
     if is_address && is_plain {
         return Ok(text.to_owned());

@@ -145,7 +145,9 @@ fn the_readme_shows_every_example_as_it_is() {
         assert!(page.contains(&block), "README.md does not show examples/{file} as it is");
         assert!(page.contains(&format!("(examples/{file})")), "README.md has no link to {file}");
     }
-    let files = fs::read_dir(root().join("examples")).unwrap().count();
+    let files = fs::read_dir(root().join("examples")).unwrap().map(Result::unwrap);
+    // The workers in the folder below have tests of their own.
+    let files = files.filter(|entry| entry.file_type().unwrap().is_file()).count();
     assert_eq!(files, ALL.len(), "every file in examples/ is run and shown");
 }
 

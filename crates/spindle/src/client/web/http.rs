@@ -1,87 +1,36 @@
-//! Requests to the native API, and its answers.
+//! Requests to the native API, and its answers, for commands: they wait for each.
 
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use ureq::{
-    Agent, Body,
-    http::{HeaderMap, Method, Request, Response, StatusCode, header},
-    unversioned::transport::{Connector, RustlsConnector},
+use spindle_client::{
+    Answer, BaseUrl, Line, Opened, RawEvent, Request, SendError, Transport, http::HeaderMap,
 };
+use tokio::runtime::{Builder, Runtime};
 
-use super::{
-    base::BaseUrl,
-    dial::{Dial, Lookup},
-    trouble,
-};
-use crate::client::{line::Line, session::AskError};
+use super::trouble;
+use crate::client::session::AskError;
 
-/// How long an answer may take beyond what a request itself waits for.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// An answer is never longer: the largest payload, in base64, with room to spare.
-const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// A server's HTTP door.
 #[derive(Debug)]
 pub struct Http {
-    agent: Agent,
-    base: BaseUrl,
+    transport: Transport,
+    line: Line,
+    /// What the client library runs in: it works while a command waits, on the command's thread.
+    runtime: OnceLock<Runtime>,
 }
 
-/// An answer that was read whole.
-pub struct Answer {
+/// An answer that is a success.
+pub struct Success {
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body.
     pub bytes: Vec<u8>,
 }
 
-/// A request.
-#[derive(Debug)]
-pub struct ApiRequest<'a> {
-    /// What is done.
-    pub method: Method,
-    /// Where, from the first slash, with what stands behind the question mark.
-    pub path: &'a str,
-    /// The JSON that goes with it.
-    pub body: Option<Vec<u8>>,
-    /// Other headers.
-    pub headers: Vec<(&'static str, String)>,
-    /// So long the server is asked to wait.
-    pub wait: Duration,
-}
-
-impl<'a> ApiRequest<'a> {
-    /// A request that reads.
-    pub fn get(path: &'a str) -> Self {
-        Self::of(Method::GET, path)
-    }
-
-    /// A request that does something.
-    pub fn post(path: &'a str) -> Self {
-        Self::of(Method::POST, path)
-    }
-
-    /// A request of any method.
-    pub fn of(method: Method, path: &'a str) -> Self {
-        Self { method, path, body: None, headers: Vec::new(), wait: Duration::ZERO }
-    }
-
-    /// With this JSON.
-    pub fn with(mut self, body: &impl serde::Serialize) -> Self {
-        self.body = Some(serde_json::to_vec(body).expect("texts, numbers and JSON are JSON"));
-        self
-    }
-
-    /// The server is asked to wait so long.
-    pub fn waiting(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-}
-
-impl Answer {
+impl Success {
     /// Its body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, AskError> {
         let read = serde_json::from_slice(&self.bytes);
@@ -92,30 +41,19 @@ impl Answer {
 impl Http {
     /// The door at this URL, spoken to through connections that `line` tells of.
     pub fn new(base: &BaseUrl, line: &Line) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_idle_connections(1)
-            .max_idle_connections_per_host(1)
-            .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
-            .tls_config(base.tls())
-            .build();
-        let connector = Dial(line.clone()).chain(RustlsConnector::default());
-        let agent = Agent::with_parts(config, connector, Lookup::default());
-        Self { agent, base: base.clone() }
+        let transport = Transport::new(base.clone());
+        Self { transport, line: line.clone(), runtime: OnceLock::new() }
     }
 
     /// Asks and reads the answer's JSON.
-    pub fn ask<T: DeserializeOwned>(&self, asking: ApiRequest<'_>) -> Result<T, AskError> {
+    pub fn ask<T: DeserializeOwned>(&self, asking: Request<'_>) -> Result<T, AskError> {
         self.answer_in_full(asking)?.json()
     }
 
     /// Asks and reads the answer's JSON; none if there is no content.
     pub fn ask_for_any<T: DeserializeOwned>(
         &self,
-        asking: ApiRequest<'_>,
+        asking: Request<'_>,
     ) -> Result<Option<T>, AskError> {
         let answer = self.answer_in_full(asking)?;
         if answer.bytes.is_empty() { Ok(None) } else { answer.json().map(Some) }
@@ -132,7 +70,7 @@ impl Http {
         let mark = if path.contains('?') { '&' } else { '?' };
         let mut cursor = String::new();
         loop {
-            let answer = self.answer_in_full(ApiRequest::get(&format!("{path}{cursor}")))?;
+            let answer = self.answer_in_full(Request::get(&format!("{path}{cursor}")))?;
             let mut page: Map<String, Value> = answer.json()?;
             let items = serde_json::from_value(page.remove(name).unwrap_or_default());
             let items: Vec<T> = items.map_err(|error| trouble::no_json(&error, &answer.bytes))?;
@@ -143,64 +81,60 @@ impl Http {
     }
 
     /// Asks, and reads the answer's bytes if all is well.
-    pub fn answer(&self, asking: ApiRequest<'_>) -> Result<Vec<u8>, AskError> {
+    pub fn answer(&self, asking: Request<'_>) -> Result<Vec<u8>, AskError> {
         Ok(self.answer_in_full(asking)?.bytes)
     }
 
     /// Asks, and reads the answer if all is well.
-    pub fn answer_in_full(&self, asking: ApiRequest<'_>) -> Result<Answer, AskError> {
-        let limit = asking.wait + ANSWER_WITHIN;
-        let response = self.send(asking, Some(limit), None)?;
-        let (head, mut body) = response.into_parts();
-        let read = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let bytes = read.map_err(|error| trouble::of(error, &self.base))?;
-        if head.status.is_success() {
-            return Ok(Answer { headers: head.headers, bytes });
+    pub fn answer_in_full(&self, asking: Request<'_>) -> Result<Success, AskError> {
+        let answer = self.wait_for(self.transport.send(asking, Some(&self.line)))?;
+        if answer.status.is_success() {
+            return Ok(Success { headers: answer.headers, bytes: answer.bytes.into() });
         }
-        Err(trouble::refusal(head.status, &head.headers, &bytes, &self.base))
+        Err(self.refusal(&answer))
     }
 
-    /// Asks for a body without end; each part of it comes within `silence`.
-    pub fn stream(&self, asking: ApiRequest<'_>, silence: Duration) -> Result<Body, AskError> {
-        let response = self.send(asking, None, Some(silence))?;
-        let (head, mut body) = response.into_parts();
-        if head.status == StatusCode::OK {
-            return Ok(body);
+    /// Opens a stream of events at a path; behind the event `after`, if that is said.
+    pub fn events(&self, path: &str, after: Option<&str>) -> Result<EventStream<'_>, AskError> {
+        let opening = spindle_client::EventStream::open(&self.transport, path, after);
+        match self.wait_for(opening)? {
+            Opened::Stream(stream) => Ok(EventStream { http: self, stream }),
+            Opened::Refused(answer) => Err(self.refusal(&answer)),
         }
-        let read = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let bytes = read.map_err(|error| trouble::of(error, &self.base))?;
-        Err(trouble::refusal(head.status, &head.headers, &bytes, &self.base))
     }
 
-    fn send(
+    fn refusal(&self, answer: &Answer) -> AskError {
+        let Answer { status, headers, bytes } = answer;
+        trouble::refusal(*status, headers, bytes, self.transport.base())
+    }
+
+    fn wait_for<T>(
         &self,
-        asking: ApiRequest<'_>,
-        limit: Option<Duration>,
-        silence: Option<Duration>,
-    ) -> Result<Response<Body>, AskError> {
-        let sends_body = asking.body.is_some() || asking.method == Method::POST;
-        let mut request =
-            Request::builder().method(asking.method).uri(format!("{}{}", self.base, asking.path));
-        if asking.body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+        asked: impl Future<Output = Result<T, SendError>>,
+    ) -> Result<T, AskError> {
+        let answered = self.runtime()?.block_on(asked);
+        answered.map_err(|error| trouble::of(error, self.transport.base()))
+    }
+
+    fn runtime(&self) -> Result<&Runtime, AskError> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
         }
-        if let Some(who) = self.base.authorization() {
-            request = request.header(header::AUTHORIZATION, who);
-        }
-        for (name, value) in asking.headers {
-            request = request.header(name, value);
-        }
-        let bad = |error: ureq::http::Error| AskError::refused(error.to_string());
-        let sent = if sends_body {
-            let request = request.body(asking.body.unwrap_or_default()).map_err(bad)?;
-            let request = self.agent.configure_request(request).timeout_global(limit);
-            self.agent.run(request.timeout_per_read(silence).build())
-        } else {
-            let request = request.body(()).map_err(bad)?;
-            let request = self.agent.configure_request(request).timeout_global(limit);
-            self.agent.run(request.timeout_per_read(silence).build())
-        };
-        sent.map_err(|error| trouble::of(error, &self.base))
+        let made = Builder::new_current_thread().enable_all().build()?;
+        Ok(self.runtime.get_or_init(|| made))
+    }
+}
+
+/// Events, one after the other.
+pub struct EventStream<'a> {
+    http: &'a Http,
+    stream: spindle_client::EventStream,
+}
+
+impl EventStream<'_> {
+    /// Waits for the next event; none at the end of the stream.
+    pub fn next(&mut self) -> Result<Option<RawEvent>, AskError> {
+        self.http.wait_for(self.stream.next())
     }
 }
 

@@ -1,22 +1,15 @@
-//! A session through the HTTP door: the native API.
+//! A session through the HTTP door: the native API, spoken to by the client library.
 //!
-//! - `base`: the URL of a server
-//! - `dial`: connections that can be hung up while a request waits
-//! - `http`: requests and answers
+//! - `http`: requests and answers, which commands wait for
 //! - `trouble`: what goes wrong with them: problems, other servers, TLS
 //! - `session`: what commands ask, as requests
-//! - `events`: the stream of events
 
-mod base;
-mod dial;
-mod events;
 mod http;
 mod session;
 mod trouble;
 
 pub use self::{
-    base::BaseUrl,
-    events::{Event, EventStream},
-    http::{ApiRequest, Http, encoded},
+    http::{EventStream, Http, encoded},
     session::{PayloadFields, WebSession, payload_fields},
 };
+pub use spindle_client::{BaseUrl, RawEvent as Event, Request as ApiRequest};

@@ -6,16 +6,15 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
-use ureq::http::{HeaderValue, Method};
-
-use super::{
-    base::BaseUrl,
-    http::{ApiRequest, Http, encoded},
+use spindle_client::{
+    BaseUrl, Line, Request as ApiRequest,
+    http::{HeaderValue, Method},
 };
+
+use super::http::{Http, encoded};
 use crate::{
     cli::{IfTaken, JobName, PayloadType, RetryWait},
     client::{
-        line::Line,
         session::{AskError, Finished, JobQuery, Leased, Listed, More, NewJob, Report, Session},
         view::{Job, Queue, bytes_of, present},
         when::rfc3339,

@@ -1,14 +1,13 @@
 //! What goes wrong with a request: problems of the API, answers of another server, TLS.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 
 use serde::Deserialize;
-use ureq::{
-    Error,
+use spindle_client::{
+    BaseUrl, NotHttp, SendError,
     http::{HeaderMap, StatusCode, header},
 };
 
-use super::{base::BaseUrl, dial::NotHttp};
 use crate::client::session::{AskError, Lost};
 
 /// How much is shown of an answer that no Spindle gave, in letters.
@@ -88,29 +87,19 @@ pub fn no_json(error: &serde_json::Error, bytes: &[u8]) -> AskError {
 }
 
 /// A request without an answer.
-pub fn of(error: Error, base: &BaseUrl) -> AskError {
+pub fn of(error: SendError, base: &BaseUrl) -> AskError {
     match error {
-        Error::Io(error) => of_io(error, base),
-        Error::Timeout(_) => AskError::Io(ErrorKind::TimedOut.into()),
-        Error::Protocol(error) => AskError::Strange(format!("it does not speak HTTP ({error})")),
-        Error::Rustls(error) => of_tls(&error, base),
-        Error::Tls(what) => AskError::Unusable(format!("cannot speak TLS with {base}: {what}")),
-        other => AskError::Io(io::Error::other(other)),
-    }
-}
-
-fn of_io(error: io::Error, base: &BaseUrl) -> AskError {
-    let inner = error.get_ref();
-    match inner.and_then(|inner| inner.downcast_ref()) {
-        Some(NotHttp::Tls) => return AskError::Unusable(speaks_tls(base)),
-        Some(NotHttp::Other(bytes)) => {
-            return AskError::Strange(format!("it does not speak HTTP: {}", shown(bytes)));
+        SendError::Connect(error) | SendError::Lost(error) => AskError::Io(error),
+        SendError::Silent(_) => AskError::Io(ErrorKind::TimedOut.into()),
+        SendError::Tls(error) => of_tls(&error, base),
+        SendError::NotHttp(NotHttp::Tls) => AskError::Unusable(speaks_tls(base)),
+        SendError::NotHttp(NotHttp::Other(bytes)) => {
+            AskError::Strange(format!("it does not speak HTTP: {}", shown(&bytes)))
         }
-        None => {}
-    }
-    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => of_tls(error, base),
-        None => AskError::Io(error),
+        SendError::NotHttp(NotHttp::Broken(_)) | SendError::TooLong(_) => {
+            AskError::Strange(error.to_string())
+        }
+        SendError::Unwritable(reason) => AskError::refused(reason),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{process, sync::Arc, thread, time::Duration};
 use super::{orders::Orders, outage::Outage, process::find, worker::Work};
 use crate::{
     cli::WorkArgs,
-    client::{backoff::Backoff, line::Line, progress::Progress, server::Server, session::Session},
+    client::{Line, backoff::Backoff, progress::Progress, server::Server, session::Session},
     exit::{Code, Failure, whole},
     queue_name::QueueName,
     signals,

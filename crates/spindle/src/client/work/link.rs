@@ -3,7 +3,7 @@
 use super::orders::Orders;
 use crate::{
     client::{
-        line::Line,
+        Line,
         server::Server,
         session::{AskError, Leased, Report, Session},
     },

@@ -14,7 +14,7 @@ use nix::{
 };
 
 use super::report::Outcome;
-use crate::client::line::Line;
+use crate::client::Line;
 
 /// Whether to go on, who waits for a job, and what runs.
 #[derive(Debug)]

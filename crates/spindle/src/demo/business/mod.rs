@@ -14,7 +14,7 @@ mod payloads;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
-use ureq::http::Method;
+use spindle_client::http::Method;
 
 use self::failures::fail_some;
 pub use self::payloads::{payload, random};

@@ -17,7 +17,7 @@ mod session;
 use std::{net::SocketAddr, time::Duration};
 
 use serde_json::json;
-use ureq::http::Method;
+use spindle_client::http::Method;
 
 pub use self::jobd::Registration;
 use self::{
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     client::{
-        line::Line,
+        Line,
         server::{Server, WorkqAddress},
         session::AskError,
         web::{ApiRequest, BaseUrl, Http},

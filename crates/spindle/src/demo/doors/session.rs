@@ -6,7 +6,7 @@ use super::{Submitter, TAKE_WAIT, Taken, Task, Worker};
 use crate::{
     cli::{IfTaken, PayloadType},
     client::{
-        line::Line,
+        Line,
         server::Server,
         session::{AskError, Leased, NewJob, Report, Session},
         web::WebSession,

@@ -1,24 +1,25 @@
-//! The connection under a session, so that somebody else can end a wait on it.
+//! The connection under a request, so that somebody else can end a wait on it.
 
 use std::{
     net::{Shutdown, TcpStream},
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The connection a session talks through now, for whoever may have to hang up. Clones are the
+/// The connection that a request goes through now, for whoever may have to hang up. Clones are the
 /// same line.
 #[derive(Debug, Clone, Default)]
 pub struct Line(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    stream: Option<TcpStream>,
+    stream: Option<Arc<TcpStream>>,
     is_hung_up: bool,
 }
 
 impl Line {
-    /// The session talks through this connection from now on.
-    pub fn carries(&self, stream: TcpStream) {
+    /// Requests go through this connection from now on.
+    pub fn carries(&self, stream: impl Into<Arc<TcpStream>>) {
+        let stream = stream.into();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_hung_up {
             half_close(&stream);
@@ -26,7 +27,7 @@ impl Line {
         state.stream = Some(stream);
     }
 
-    /// The session has ended: its connection is of no interest any more.
+    /// The connection is of no interest any more.
     pub fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).stream = None;
     }

@@ -1,17 +1,11 @@
 //! The URL under which a server's HTTP door is reached.
 
-use std::{fmt, fs};
+use std::{fmt, sync::Arc};
 
-use rustls::pki_types::CertificateDer;
+use hyper::{Uri, header::HeaderValue, http::uri::Scheme};
+use rustls::ClientConfig;
 use spindle_access::Token;
-use spindle_tls::{
-    FileError,
-    client::{ClientFiles, Trust, read_authorities},
-};
-use ureq::{
-    http::{HeaderValue, Uri, uri::Scheme},
-    tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig},
-};
+use spindle_tls::{FileError, client::ClientFiles};
 
 /// Where an HTTP door is: scheme, host, port, and the path that a proxy puts before its own paths.
 #[derive(Debug, Clone)]
@@ -19,7 +13,7 @@ pub struct BaseUrl {
     /// Without a slash at its end.
     text: String,
     is_https: bool,
-    tls: TlsConfig,
+    tls: Option<Arc<ClientConfig>>,
     token: Option<Token>,
 }
 
@@ -54,7 +48,7 @@ impl BaseUrl {
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;
-        Ok(Self { text, is_https: scheme == "https", tls: TlsConfig::default(), token: None })
+        Ok(Self { text, is_https: scheme == "https", tls: None, token: None })
     }
 
     /// With the token that says who asks.
@@ -63,17 +57,16 @@ impl BaseUrl {
     }
 
     /// What requests say of who asks.
-    pub(super) fn authorization(&self) -> Option<HeaderValue> {
-        let text = format!("Bearer {}", self.token.as_ref()?.reveal());
-        let mut value = HeaderValue::try_from(text).ok()?;
-        value.set_sensitive(true);
-        Some(value)
+    pub(crate) fn authorization(&self) -> Option<HeaderValue> {
+        bearer(self.token.as_ref()?)
     }
 
     /// Encrypts with these files, which are read for https only.
     pub fn with_files(mut self, files: &ClientFiles) -> Result<Self, FileError> {
         if self.is_https {
-            self.tls = tls_config(files)?;
+            let mut config = files.config()?;
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            self.tls = Some(Arc::new(config));
         }
         Ok(self)
     }
@@ -104,8 +97,27 @@ impl BaseUrl {
         format!("{}://{rest}", if self.is_https { "http" } else { "https" })
     }
 
-    pub(super) fn tls(&self) -> TlsConfig {
-        self.tls.clone()
+    /// What connections are encrypted with; none over plain HTTP.
+    pub(crate) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
+    }
+
+    /// The host as it is looked up, without the brackets of an IPv6 address, and the port.
+    pub(crate) fn host_and_port(&self) -> (&str, u16) {
+        let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = rest.split('/').next().unwrap_or_default();
+        let default = if self.is_https { 443 } else { 80 };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(default)),
+            _ => (authority, default),
+        };
+        (host.trim_start_matches('[').trim_end_matches(']'), port)
+    }
+
+    /// What the `Host` field of a request says.
+    pub(crate) fn authority(&self) -> &str {
+        let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
+        rest.split('/').next().unwrap_or_default()
     }
 }
 
@@ -115,27 +127,11 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// The files in the HTTP library's own terms.
-fn tls_config(files: &ClientFiles) -> Result<TlsConfig, FileError> {
-    let certificate = |it: &CertificateDer<'static>| Certificate::from_der(it).to_owned();
-    let roots = match &files.trust {
-        Trust::File(path) => {
-            let roots: Vec<_> = read_authorities(path)?.iter().map(certificate).collect();
-            RootCerts::new_with_certs(&roots)
-        }
-        Trust::Public | Trust::Anybody => RootCerts::WebPki,
-    };
-    let mut config = TlsConfig::builder().root_certs(roots);
-    if let Some(identity) = &files.identity {
-        let (chain, _) = identity.read()?;
-        // The library takes a key in PEM only.
-        let failed = |reason: String| FileError::Unusable { path: identity.key.clone(), reason };
-        let text = fs::read(&identity.key).map_err(|error| failed(error.to_string()))?;
-        let key = PrivateKey::from_pem(&text).map_err(|error| failed(error.to_string()))?;
-        let chain: Vec<_> = chain.iter().map(certificate).collect();
-        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-    }
-    Ok(config.build())
+/// What requests say of whoever has this token.
+pub(crate) fn bearer(token: &Token) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// `http://host:port/prefix`, if that is what it is.
@@ -174,6 +170,19 @@ mod tests {
             assert_eq!((base.to_string().as_str(), base.prefix()), (text, prefix));
             assert_eq!(base.is_https(), text.starts_with("https"));
         }
+    }
+
+    #[test]
+    fn the_host_and_the_port_are_those_to_connect_to() {
+        let parts = |url: &str| {
+            let base = BaseUrl::parse(url).unwrap();
+            let (host, port) = base.host_and_port();
+            (host.to_owned(), port, base.authority().to_owned())
+        };
+        assert_eq!(parts("http://[::1]:9/x"), ("::1".to_owned(), 9, "[::1]:9".to_owned()));
+        assert_eq!(parts("https://[::1]"), ("::1".to_owned(), 443, "[::1]".to_owned()));
+        assert_eq!(parts("http://h"), ("h".to_owned(), 80, "h".to_owned()));
+        assert_eq!(parts("http://h:7420"), ("h".to_owned(), 7420, "h:7420".to_owned()));
     }
 
     #[test]

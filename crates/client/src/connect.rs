@@ -1,0 +1,135 @@
+//! Connections: plain or encrypted, found open before they are used again, and ended on one side
+//! while an answer may be on its way.
+
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+
+use crate::send_error::{NotHttp, SendError};
+use crate::url::BaseUrl;
+
+/// A connection that takes one request after the other.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub sender: SendRequest<Full<Bytes>>,
+    /// The same socket once more, for whoever has to end our half of it.
+    pub socket: Arc<std::net::TcpStream>,
+}
+
+impl Connection {
+    /// Connects, and encrypts the connection if the URL says so.
+    pub async fn open(base: &BaseUrl) -> Result<Self, SendError> {
+        let (stream, socket) = dial(base).await.map_err(SendError::Connect)?;
+        let sender = match base.tls() {
+            None => begin(Sniffed { stream, is_silent: true }).await?,
+            Some(config) => {
+                let name = ServerName::try_from(base.host_and_port().0.to_owned())
+                    .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
+                    .map_err(SendError::Connect)?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                begin(connector.connect(name, stream).await.map_err(SendError::of_handshake)?)
+                    .await?
+            }
+        };
+        Ok(Self { sender, socket: Arc::new(socket) })
+    }
+
+    /// Whether it can take another request. Nothing may come unasked, so there is nothing to read.
+    pub async fn is_open(&mut self) -> bool {
+        let peeked = self.socket.peek(&mut [0]);
+        let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        is_quiet && self.sender.ready().await.is_ok()
+    }
+}
+
+/// Connects to the first address of the host that answers.
+async fn dial(base: &BaseUrl) -> io::Result<(TcpStream, std::net::TcpStream)> {
+    let unknown = |error| io::Error::new(ErrorKind::HostUnreachable, error);
+    let mut last = unknown(io::Error::other("the name has no address"));
+    for address in lookup_host(base.host_and_port()).await.map_err(unknown)? {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                let socket = stream.into_std()?;
+                return Ok((TcpStream::from_std(socket.try_clone()?)?, socket));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Speaks HTTP over a stream.
+async fn begin<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| SendError::of_http(&error))?;
+    // A request under way fails with it.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// A plain stream whose first bytes are looked at: what is no HTTP is an error that says so.
+struct Sniffed<S> {
+    stream: S,
+    /// Nothing was heard yet.
+    is_silent: bool,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Sniffed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if std::mem::take(&mut self.is_silent) {
+            let heard = buf.filled().get(before..).unwrap_or_default();
+            NotHttp::check(heard).map_err(io::Error::other)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Sniffed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

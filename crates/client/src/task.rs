@@ -1,0 +1,110 @@
+//! Tasks: functions that do jobs, and what they know of them.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::Client;
+use crate::content::Content;
+
+/// Why an attempt failed. Any error becomes one with `?`; its job is tried again as far as it has
+/// tries left.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// For people, up to 4,096 characters.
+    pub message: String,
+    /// For people who look for the cause, up to 4,096 characters: an error's chain of causes.
+    pub detail: String,
+    /// For programs, up to 64 characters.
+    pub code: String,
+    /// Whether the job may be tried again.
+    pub may_retry: bool,
+}
+
+impl Failure {
+    /// A failure with these words.
+    pub fn new(message: impl Display) -> Self {
+        let (detail, code) = (String::new(), "failed".to_owned());
+        Self { message: message.to_string(), detail, code, may_retry: true }
+    }
+
+    /// With a code for programs.
+    #[must_use]
+    pub fn code(self, code: impl Into<String>) -> Self {
+        Self { code: code.into(), ..self }
+    }
+
+    /// The job must not be tried again: it is dead at once.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self { may_retry: false, ..self }
+    }
+}
+
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut detail = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            detail = format!("{detail}\ncaused by: {inner}");
+            cause = inner.source();
+        }
+        Self { detail, ..Self::new(error) }
+    }
+}
+
+/// What a task knows of the job that it does.
+#[derive(Debug, Clone)]
+pub struct JobContext {
+    /// The job's number.
+    pub id: u64,
+    /// Its queue.
+    pub queue: String,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// The trace that the job was submitted in (W3C Trace Context), if it was.
+    pub traceparent: Option<String>,
+    /// The worker's client, to submit further jobs.
+    pub client: Client,
+}
+
+type Run =
+    dyn Fn(Content, JobContext) -> BoxFuture<'static, Result<Content, Failure>> + Send + Sync;
+
+/// A queue, and the function that does its jobs.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub queue: String,
+    pub run: Arc<Run>,
+}
+
+impl Task {
+    pub fn new<P, R, F, Fut>(queue: String, function: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        F: Fn(P, JobContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let run = move |content: Content, job: JobContext| -> BoxFuture<'static, _> {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let payload =
+                    content.read().map_err(|error| unusable("unreadable_payload", error))?;
+                let result = function(payload, job).await?;
+                Content::json(&result).map_err(|error| unusable("unwritable_result", error))
+            })
+        };
+        Self { queue, run: Arc::new(run) }
+    }
+}
+
+/// Another try would give the same.
+fn unusable(code: &str, error: serde_json::Error) -> Failure {
+    Failure::from(error).code(code).for_good()
+}

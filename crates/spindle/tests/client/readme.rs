@@ -1,0 +1,48 @@
+//! The README's program for Rust, which is the crate's example, as a process.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use futures_util::TryStreamExt;
+use nix::sys::signal::Signal;
+use spindle_client::JobFilter;
+use spindle_testkit::{PATIENCE, Program};
+
+use crate::server::Served;
+
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+mod program {
+    include!("../../../client/examples/mail.rs");
+
+    #[test]
+    #[ignore = "the test below runs it as a process"]
+    fn runs() {
+        main().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readmes_task_is_submitted_and_worked_until_sigterm() {
+    let read = |path: &str| fs::read_to_string(format!("{FOLDER}/../../{path}")).unwrap();
+    let block = format!("\n```rust\n{}```\n", read("crates/client/examples/mail.rs"));
+    assert!(read("README.md").contains(&block), "README.md does not show the example as it is");
+
+    let served = Served::new();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["readme::program::runs", "--exact", "--ignored"]);
+    command.env("SPINDLE_URL", format!("http://{}", served.http)).stdout(Stdio::null());
+    let mut worker = Program::start(&mut command);
+    let client = served.client();
+    let filter = JobFilter { queue: Some("mail".to_owned()), ..JobFilter::default() };
+    let mut jobs = Vec::new();
+    while jobs.is_empty() {
+        jobs = client.jobs(&filter).try_collect::<Vec<_>>().await.unwrap();
+    }
+    let result: String = client.job(jobs[0].id).result(PATIENCE).await.unwrap();
+    assert_eq!(result, "sent to a@example.org");
+    worker.signal(Signal::SIGTERM);
+    assert!(worker.await_end().success());
+}
