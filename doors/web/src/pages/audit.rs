@@ -63,7 +63,7 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
                 span.soft { " · " (who.address) " · " (who.door) }
             }
             td { b { (entry.action.replace('_', " ")) } }
-            td { (what(entry)) }
+            td.sentence { (what(entry)) }
             td.opt.what dir="auto" { (cut(&entry.detail, 200)) }
         }
     }
@@ -71,11 +71,13 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
 
 fn what(entry: &AuditEntry) -> Markup {
     let has_queue = entry.queue != QueueName::default();
+    let is_inside = entry.job.is_some() || entry.count.is_some() || entry.schedule.is_some();
     html! {
         @if let Some(id) = entry.job { "job " (job_link(id)) " " }
         @if let Some(count) = entry.count { (plural(count, "job")) " " }
+        @if let Some(name) = &entry.schedule { "schedule " (cut(name, 80)) " " }
         @if has_queue {
-            (if entry.job.is_some() || entry.count.is_some() { "in " } else { "queue " })
+            (if is_inside { "in " } else { "queue " })
             (queue_link(&entry.queue))
         }
         @if let Some(name) = &entry.constraint { "constraint " (cut(name, 80)) }

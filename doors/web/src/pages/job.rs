@@ -13,7 +13,7 @@ use crate::html::{
     time,
 };
 use crate::page::Page;
-use crate::pages::constraint::path_of;
+use crate::pages::named::path_of;
 use crate::pages::{attempts, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};

@@ -249,11 +249,15 @@ async fn jobs_are_found_by_what_the_api_knows() {
         json!({ "queue": "mail", "tags": ["eu"], "unique": { "key": "k-1" }, "payload": "xyz" });
     let id = bench.submit(tagged).await;
     let other = bench.submit(json!({ "queue": "other", "run_at": "2030-01-01T00:00:00Z" })).await;
+    let free = bench.submit(json!({ "queue": "f", "payload": { "plan": "free" } })).await;
+    let paid = bench.submit(json!({ "queue": "f", "payload": { "plan": "pro" } })).await;
     for (query, found, not) in [
         ("queue=mail", id, other),
         ("tag=eu", id, other),
         ("unique_key=k-1", id, other),
         ("text=xyz", id, other),
+        ("field=%2Fplan%3Dfree", free, paid),
+        ("field=%2Fplan%3Dpro", paid, free),
         ("status=scheduled", other, id),
         ("status=ready&door=api", id, other),
         ("queue=other&tag=&text=", other, id),
