@@ -66,6 +66,9 @@ impl Demo {
             let failures = demo.ask("/api/v1/failures?queue=webhooks");
             failures["failures"].as_array().is_some_and(|found| !found.is_empty())
         });
+        wait_until("the schedule of every minute", || {
+            demo.ask("/api/v1/schedules/search-refresh")["last"].is_object()
+        });
         demo
     }
 
@@ -93,6 +96,9 @@ fn pages(demo: &Demo) -> Vec<(&'static str, String)> {
         ("dead", own("/dead")),
         ("scheduled", own("/scheduled")),
         ("workers", own("/workers")),
+        ("schedules", own("/schedules")),
+        ("schedule", own("/schedule?name=search-refresh")),
+        ("schedule-edit", own("/schedule/edit?name=nightly-report")),
         ("constraints", own("/constraints")),
         ("jobd", own("/jobd")),
         ("constraint", own("/constraint?name=one-import-per-customer")),
