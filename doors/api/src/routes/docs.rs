@@ -34,7 +34,7 @@ const PAGE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Spin
 <meta name=viewport content='width=device-width,initial-scale=1'>\
 <link rel=stylesheet href=docs/swagger-ui.css><link rel=stylesheet href=docs/docs.css>\
 <link rel=icon href=docs/favicon-32x32.png>\
-<header class=site><a href=..>Spindle</a><a href=openapi.json>openapi.json</a></header>\
+<header class=site><a href=..>Back to the pages</a></header>\
 <main id=swagger-ui><noscript>This page needs scripts. The same for programs is \
 <a href=openapi.json>openapi.json</a>.</noscript></main>\
 <script src=docs/swagger-ui-bundle.js></script><script src=docs/swagger-ui-standalone-preset.js></script>\

@@ -24,7 +24,13 @@ const PAYLOAD_BYTES_MAX: usize = 8_192;
 
 const NAME: Field = Field(&["name"], "name", "Name", "nightly-report", Kind::Text);
 const TIMES: [Field; 5] = [
-    Field(&["expression"], "expression", "When", "0 9 * * MON-FRI, @daily, every 90s", Kind::Text),
+    Field(
+        &["expression"],
+        "expression",
+        "Expression",
+        "0 9 * * MON-FRI, @daily, every 90s",
+        Kind::Text,
+    ),
     Field(&["zone"], "zone", "Time zone", "UTC; or as Europe/Berlin", Kind::Text),
     Field(&["start_at"], "start_at", "Not before", "2030-01-31T08:00:00Z", Kind::Text),
     Field(&["end_at"], "end_at", "Not after", "2030-12-31T08:00:00Z", Kind::Text),
@@ -33,7 +39,7 @@ const TIMES: [Field; 5] = [
 const RULES: [Field; 3] = [
     Field(&["overlap"], "overlap", "While its last job is unfinished", "", Kind::Word(OVERLAP)),
     Field(&["missed"], "missed", "Times missed while the server was down", "", Kind::Word(MISSED)),
-    Field(&["missed_max"], "missed_max", "If for each: at most, in a row", "100", Kind::Number),
+    Field(&["missed_max"], "missed_max", "For each, at most so many in a row", "100", Kind::Number),
 ];
 const QUEUE: Field = Field(&["job", "queue"], "queue", "Queue", "reports", Kind::Text);
 const JOB: [Field; 2] = [
@@ -268,7 +274,7 @@ impl Sheet<'_> {
                 }
                 h2 { "What it submits" }
                 (self.job())
-                h2 { "Otherwise" }
+                h2 { "When it cannot run in time" }
                 div.fields { @for field in &RULES { (self.input(field, false)) } }
                 div.acts {
                     button.btn.primary type="submit" name="do" value="preview" { "Preview its times" }

@@ -7,6 +7,7 @@ use crate::ask::Asked;
 use crate::html::{Tab, button, cut, grouped, number, plural, queue_link, shell, time, unseen};
 use crate::page::Page;
 use crate::pages::constraints::{held, limits, matched, may_change};
+use crate::pages::job::sentence;
 use crate::pages::named::{CONSTRAINT, path_of};
 use crate::query::Query;
 use crate::shapes::{Bucket, Constraint, HeldPage, QueueName};
@@ -44,7 +45,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
             }
         }
         @if let Some(reason) = &it.unreadable { p.notice.bad { (reason) } }
-        @for note in &it.notes { p.notice { (cut(note, 600)) } }
+        @for note in &it.notes { p.notice { (sentence(&cut(note, 600))) "." } }
         @if it.remaining > 0 {
             p.muted { (plural(it.remaining, "job")) " that were there before are still to be looked at." }
         }

@@ -135,7 +135,7 @@ fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
 }
 
 /// With a capital letter.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }

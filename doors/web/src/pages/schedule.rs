@@ -9,7 +9,7 @@ use crate::ask::Asked;
 use crate::decode::{self, View};
 use crate::html::{
     Tab, button, cut, duration_ms, fact, facts, grouped, job_link, number, plural, queue_link,
-    shell, status_badge, time,
+    shell, span_of, status_badge, time,
 };
 use crate::page::Page;
 use crate::pages::job::{of_json, read};
@@ -165,7 +165,7 @@ pub(crate) const OVERLAP: &[(&str, &str)] = &[
 ];
 /// What happens to times that were missed.
 pub(crate) const MISSED: &[(&str, &str)] = &[
-    ("skip", "nothing: the next time is the next job"),
+    ("skip", "they are passed over"),
     ("once", "one job comes for all of them"),
     ("all", "a job comes for each of them"),
 ];
@@ -190,7 +190,9 @@ fn about(it: &Schedule, job: &ScheduledJob, now_ms: u64) -> Markup {
         (facts(html! {
             @if let Some(last) = &it.last {
                 (fact("Last time", html! { (time(&last.due_at, now_ms)) ", " (outcome(last)) }))
-                @if last.at != last.due_at { (fact("Came to it", time(&last.at, now_ms))) }
+                @if let Some(late) = span_of(&last.due_at, &last.at).filter(|ms| *ms >= 1_000) {
+                    (fact("Came to it", html! { (duration_ms(late)) " later" }))
+                }
             }
             (when("Fires next", &it.fires_at))
             (fact("Jobs submitted", number(it.submitted)))

@@ -63,9 +63,7 @@ fn row(it: &Schedule, now_ms: u64) -> Asked<Markup> {
                     None => span.zero { "none yet" },
                 }
             }
-            td.r.nowrap data-label=[it.fires_at.is_some().then_some("next")] {
-                @match &it.fires_at { Some(at) => (time(at, now_ms)), None => span.zero { "–" } }
-            }
+            td.r.nowrap { @if let Some(at) = &it.fires_at { (time(at, now_ms)) } }
         }
     })
 }

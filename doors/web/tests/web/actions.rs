@@ -321,12 +321,15 @@ async fn a_job_is_submitted_like_one_before() {
                        "priority": 7 });
     submit(like).await;
     submit(json!({ "queue": "mine.a", "payload": "x".repeat(20_000) })).await;
+    // CR LF, which a form would change.
+    submit(json!({ "queue": "mine.a", "payload_base64": "YQ0KYg0=" })).await;
     submit(json!({ "queue": "other", "payload": "secret" })).await;
     let mut browser = Browser::with_token(&bench, "mine.admin").await;
     let page = browser.page("/submit?queue=mine.a").await;
     page.is_sound("/submit");
     page.says("Start from a job of mine.a");
-    page.says("19.5 KiB, too long or no text");
+    page.says("19.5 KiB, too long or no text for a form");
+    page.says("5 bytes, too long or no text for a form");
     let to = "/submit?queue=mine%2Ea&like=1";
     assert!(page.links().contains(&to), "{:?}", page.links());
     assert!(!page.links().contains(&"/submit?queue=mine%2Ea&like=2"));

@@ -74,7 +74,7 @@ const FAILING: [Failing; 8] = [
         is_dead: true,
         code: "http_502",
         message: "POST answered 502 Bad Gateway after # ms",
-        error: "<html><head><title>502 Bad Gateway</title></head><body>nginx/1.27</body></html>",
+        error: "HTTP 502 Bad Gateway\n<html><head><title>502 Bad Gateway</title></head><body>nginx/1.27</body></html>",
     },
     Failing {
         queue: "search-index",
