@@ -116,46 +116,37 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     };
     let is_seen = asked.field("do") == "save" && asked.field("seen") == times_said(&values);
     let done = if is_seen {
-        put(&page, &sheet, &asked).await.map(Done::Saved)
+        put(&page, &sheet, &asked).await
     } else {
-        would_be(&page, &sheet, &asked).await.map(Done::Previewed)
+        preview(&page, &sheet, &asked).await
     };
-    match done {
-        Ok(Done::Saved(name)) => Ok(Redirect::to(&path_of("/schedule", &name)).into_response()),
-        Ok(Done::Previewed(times)) => Ok(sheet.page(&page, Some(&times)).await),
-        // What was written is not lost.
-        Err(fault) => {
-            let detail = match (fault.status().as_u16(), sheet.name) {
-                (412, None) => TAKEN,
-                _ => fault.detail.as_str(),
-            };
-            let mut response = Sheet { wrong: Some(detail), ..sheet }.page(&page, None).await;
-            *response.status_mut() = fault.status();
-            Ok(response)
-        }
-    }
+    let Err(fault) = done else { return done };
+    // What was written is not lost.
+    let detail = match (fault.status().as_u16(), sheet.name) {
+        (412, None) => TAKEN,
+        _ => fault.detail.as_str(),
+    };
+    let mut response = Sheet { wrong: Some(detail), ..sheet }.page(&page, None).await;
+    *response.status_mut() = fault.status();
+    Ok(response)
 }
 
-enum Done {
-    Saved(String),
-    Previewed(Schedule),
-}
-
-async fn put(page: &Page, sheet: &Sheet<'_>, asked: &Form) -> Asked<String> {
+async fn put(page: &Page, sheet: &Sheet<'_>, asked: &Form) -> Answer {
     let (name, path, body) = wanted(page, sheet, asked).await?;
     let matching = sheet.name.map_or(Match::Nothing, |_| Match::Tag(sheet.tag));
     page.ask.put(&path, &body.into(), matching).await?;
-    Ok(name)
+    Ok(Redirect::to(&path_of("/schedule", &name)).into_response())
 }
 
-async fn would_be(page: &Page, sheet: &Sheet<'_>, asked: &Form) -> Asked<Schedule> {
+async fn preview(page: &Page, sheet: &Sheet<'_>, asked: &Form) -> Answer {
     let (_, path, mut body) = wanted(page, sheet, asked).await?;
     if sheet.name.is_none() && page.ask.get::<Schedule>(&path).await.is_ok() {
         return Err(Problem::out_of_range(TAKEN).into());
     }
     // While it is paused it has no times.
     body.remove("paused");
-    page.ask.preview(&path, &body.into()).await
+    let times: Schedule = page.ask.preview(&path, &body.into()).await?;
+    Ok(sheet.page(page, Some(&times)).await)
 }
 
 /// The name, the address in the API, and what to put there.

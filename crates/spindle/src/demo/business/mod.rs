@@ -40,9 +40,11 @@ const HELD: [(&str, &str, u64); 5] = [
     ("search-index", "search-1", 1),
 ];
 
-/// Workers of jobd, with their targets: how many jobs may run at once, how many run (as in [`HELD`]),
-/// and whether it is paused.
-const JOBD: [(&str, [(&str, u32, usize, bool); 2]); 2] = [
+/// A target: how many jobs may run at once, how many run, and whether it is paused.
+type Target = (&'static str, u32, usize, bool);
+
+/// Workers of jobd, with their targets. The jobs that run are those of [`HELD`].
+const JOBD: [(&str, [Target; 2]); 2] = [
     ("media-1", [("resize", 4, 3, false), ("thumbnails", 2, 0, false)]),
     ("media-2", [("resize", 4, 1, false), ("thumbnails", 2, 0, true)]),
 ];
