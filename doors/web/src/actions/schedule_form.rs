@@ -209,10 +209,14 @@ fn values_of(set: &Value) -> Asked<Query> {
     let Some(found) = of_json(parts.payload.as_deref(), parts.payload_base64.as_deref()) else {
         return Ok(values);
     };
-    let kind = if parts.payload.is_some() { "json" } else { "text" };
-    let is_text = |text: &String| text.len() <= PAYLOAD_BYTES_MAX && !text.contains('\r');
-    Ok(match String::from_utf8(found).ok().filter(is_text) {
-        Some(text) => values.with("payload", &text).with("payload_type", kind),
+    // What is neither shown as JSON nor bytes is MessagePack.
+    let kind = if parts.payload.is_some() { "json" } else { text("payload_type") };
+    let is_for_form = |text: &String| {
+        kind != "msgpack" && text.len() <= PAYLOAD_BYTES_MAX && !text.contains('\r')
+    };
+    let kind_in_form = if kind == "json" { "json" } else { "text" };
+    Ok(match String::from_utf8(found).ok().filter(is_for_form) {
+        Some(text) => values.with("payload", &text).with("payload_type", kind_in_form),
         None => values.with("payload_kept", "yes"),
     })
 }

@@ -60,7 +60,7 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
     html! {
         tr {
             td.nowrap { (time(&entry.at, now_ms)) }
-            td.who {
+            td.actor {
                 (cut(name, 60))
                 span.soft { " · " (who.address) " · " (who.door) }
             }

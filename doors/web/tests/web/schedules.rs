@@ -143,6 +143,8 @@ async fn a_payload_that_no_form_can_have_stays_unless_another_is_written() {
         json!({ "payload": "<".repeat(10_000) }),
         json!({ "payload_base64": "gaFh/w==", "payload_type": "bytes" }),
         json!({ "payload_base64": "DQo=", "payload_type": "bytes" }),
+        // MessagePack that would be a text as well.
+        json!({ "payload_base64": "QQ==", "payload_type": "msgpack" }),
     ] {
         let mut job = payload;
         job["queue"] = json!("reports");
