@@ -26,6 +26,16 @@
   };
   setInterval(tick, 10000);
 
+  // What can be undone for a minute is not offered after it.
+  const expire = () => {
+    for (const offer of document.querySelectorAll("[data-until]")) {
+      if (Date.parse(offer.dataset.until) > Date.now()) continue;
+      offer.removeAttribute("data-until");
+      offer.textContent = "Gone for good: it cannot be undone any more.";
+    }
+  };
+  setInterval(expire, 1000);
+
   // On a narrow screen the tabs scroll: the page's own is in view.
   const tab = document.querySelector(".tabs [aria-current]");
   if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.clientWidth / 2;

@@ -105,6 +105,11 @@ impl Ask {
         self.answer(request, Some(body)).await.map(drop)
     }
 
+    /// What something would be if it was put.
+    pub async fn preview<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Asked<T> {
+        read(&self.send(Method::PUT, &format!("{path}?dry_run=true"), Some(body)).await?)
+    }
+
     /// Removes something that is still as it was read, as its tag says.
     pub async fn remove(&self, path: &str, tag: &str) -> Asked<()> {
         let request = Request::delete(path).header(header::IF_MATCH, tag);

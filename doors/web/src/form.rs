@@ -56,6 +56,12 @@ impl Form {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// What was typed into a field of several lines. Browsers send each of their ends as CR LF,
+    /// whatever was typed or pasted; what is meant is LF.
+    pub fn lines(&self, name: &str) -> String {
+        self.field(name).replace("\r\n", "\n")
+    }
+
     /// What stands in a field, if something does.
     pub fn given(&self, name: &str) -> Option<&str> {
         Some(self.field(name).trim()).filter(|text| !text.is_empty())

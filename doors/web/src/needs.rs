@@ -4,7 +4,7 @@ use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit};
 use spindle_http::Needs::{All, Named, Nothing, Server};
 use spindle_http::Table;
 
-/// One row for each route of `router.rs`. `Named`: the API asks for the queue or job when the page
+/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job or schedule when the page
 /// asks the API; so it does for all else, but here a page is refused before anything is asked.
 pub(crate) const NEEDS: Table = &[
     ("GET", "/", All(Read)),
@@ -28,6 +28,12 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/jobd", All(Read)),
     ("GET", "/jobd/{action}", All(Manage)),
     ("POST", "/jobd/{action}", All(Manage)),
+    ("GET", "/schedules", All(Read)),
+    ("GET", "/schedule", Named(Read)),
+    ("GET", "/schedule/edit", Named(Manage)),
+    ("POST", "/schedule/edit", Named(Manage)),
+    ("GET", "/schedule/{action}", Named(Manage)),
+    ("POST", "/schedule/{action}", Named(Manage)),
     ("GET", "/constraints", All(Read)),
     ("GET", "/constraint", All(Read)),
     ("GET", "/constraint/edit", All(Manage)),

@@ -156,7 +156,6 @@ pub(crate) struct FailureGroup {
 pub(crate) struct FailureShare {
     #[serde(flatten)]
     pub name: QueueName,
-    pub count: u64,
 }
 
 #[derive(Deserialize)]

@@ -14,7 +14,7 @@ use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
     assets, audit, bytes, constraint, constraints, job, job_table, jobd, jobs, login, overview,
-    queue, queues, server, submit, theme, workers,
+    queue, queues, schedule, schedules, server, submit, theme, workers,
 };
 use crate::web::Web;
 
@@ -38,6 +38,13 @@ impl Web {
             .route("/workers", get(workers::list))
             .route("/jobd", get(jobd::list))
             .route("/jobd/{action}", get(actions::jobd::ask).post(actions::jobd::act))
+            .route("/schedules", get(schedules::list))
+            .route("/schedule", get(schedule::show))
+            .route(
+                "/schedule/edit",
+                get(actions::schedule_form::show).post(actions::schedule_form::save),
+            )
+            .route("/schedule/{action}", get(actions::schedule::ask).post(actions::schedule::act))
             .route("/constraints", get(constraints::list))
             .route("/constraint", get(constraint::show))
             .route(

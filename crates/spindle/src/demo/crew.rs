@@ -8,10 +8,11 @@ use std::{
 };
 
 use serde::Deserialize;
+use spindle_jobd_master::worker_status::TargetStatus;
 
 use super::{
     account::{Account, Sums},
-    doors::{self, Addresses, Registration, Submitter, Taken, Worker},
+    doors::{self, Addresses, Registration, Submitter, Taken, Targets, Worker},
     route::{Door, ROUTES, Route},
     task::{Task, number_of},
 };
@@ -27,6 +28,9 @@ const SUBMIT_PAUSE: Duration = Duration::from_millis(5);
 const WORK: Duration = Duration::from_millis(5);
 /// The pause after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a worker looks whether its target is still paused.
+const PAUSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// What all threads share.
 pub struct Shared {
@@ -134,18 +138,21 @@ impl Crew {
     /// Begins to submit and to work.
     pub fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let gate = Arc::clone(shared);
-        let targets =
-            ROUTES.iter().filter(|route| [route.submits, route.works].contains(&Door::Jobd));
-        let targets = targets.map(|route| route.queue).collect();
+        let is_target = |route: &&Route| [route.submits, route.works].contains(&Door::Jobd);
+        let one_at_a_time = TargetStatus { paused: false, concurrency: 1, length: 0 };
+        let targets = ROUTES.iter().filter(is_target).map(|route| (route.queue, one_at_a_time));
+        let targets = Targets::new(targets);
+        let (addresses, served) = (shared.addresses, targets.clone());
         // It ends with the server: nobody waits for it.
-        Registration::keep(shared.addresses, targets, move || gate.pass_gate())?;
+        Registration { addresses, name: "demo", targets: served }.keep(move || gate.pass_gate())?;
         let mut threads = Vec::new();
         for (at, route) in ROUTES.iter().enumerate() {
             let submitter = doors::submitter(route, &shared.addresses);
             let worker = doors::worker(route, &shared.addresses);
             let (submits, works) = (Arc::clone(shared), Arc::clone(shared));
+            let targets = (route.works == Door::Jobd).then(|| targets.clone());
             threads.push(spawn(move || submit_all(&submits, at, route, submitter))?);
-            threads.push(spawn(move || work(&works, at, route, worker))?);
+            threads.push(spawn(move || work(&works, at, route, worker, targets.as_ref()))?);
         }
         Ok(Self(threads))
     }
@@ -182,11 +189,27 @@ fn submit_all(shared: &Shared, at: usize, route: &Route, mut submitter: Box<dyn 
     }
 }
 
-fn work(shared: &Shared, at: usize, route: &Route, mut worker: Box<dyn Worker>) {
+/// Works the jobs of a route. `targets` are those of the jobd worker, where it is that.
+fn work(
+    shared: &Shared,
+    at: usize,
+    route: &Route,
+    mut worker: Box<dyn Worker>,
+    targets: Option<&Targets>,
+) {
+    let run = |length| targets.into_iter().for_each(|targets| targets.run(route.queue, length));
     while shared.pass_gate() {
+        if targets.is_some_and(|targets| targets.is_paused(route.queue)) {
+            sleep(PAUSED_PAUSE);
+            continue;
+        }
         match worker.take() {
             Ok(None) => {}
-            Ok(Some(taken)) => run_one(shared, at, route, &mut *worker, &taken),
+            Ok(Some(taken)) => {
+                run(1);
+                run_one(shared, at, route, &mut *worker, &taken);
+                run(0);
+            }
             Err(error) => shared.note(route, &error),
         }
     }

@@ -1,7 +1,7 @@
 //! What a person does on pages, by clicks and keys.
 
 use serde_json::{Value, json};
-use spindle_testkit::wait_until;
+use spindle_testkit::{HttpRequest, wait_until};
 
 use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
@@ -68,6 +68,21 @@ fn jobs_are_retried_and_deleted_one_and_all() {
         served.await_status(*id, "dead");
     }
     served.await_status(dead[0], "ready");
+}
+
+#[test]
+fn what_is_deleted_is_offered_back_for_a_minute_and_no_longer() {
+    let served = Served::empty(&[]);
+    let id = served.submit(&json!({ "queue": "mail" }));
+    let browser = Browser::of(&served.http);
+    browser.open(&format!("/jobs/{id}/delete"));
+    browser.press(&format!("Delete job {id}"));
+    browser.says("gone for good in ");
+    assert!(browser.has("main form[action$='/undo'] button"));
+    // The page's clock a minute later.
+    browser.run("const now = Date.now; Date.now = () => now() + 61000;");
+    browser.says("it cannot be undone any more");
+    assert!(!browser.has("main form[action$='/undo']"));
 }
 
 #[test]
@@ -194,6 +209,91 @@ fn columns_are_chosen_and_stay() {
     browser.open("/dead");
     browser.open("/jobs");
     browser.says("invoice-7");
+}
+
+#[test]
+fn a_payload_of_several_lines_reaches_the_job_as_it_was_typed() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    browser.open("/submit");
+    browser.type_into("main input[name=queue]", "mail");
+    browser.type_into("textarea[name=payload]", "one\n\ntwo\n");
+    browser.click("input[value=text]");
+    browser.press("Submit");
+    browser.says("Job 1");
+    let job = served.ask("GET /api/v1/jobs/1", &Value::Null);
+    assert_eq!(job["payload_base64"], "b25lCgp0d28K", "{job}");
+}
+
+#[test]
+fn a_schedule_is_previewed_saved_run_paused_and_removed() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    browser.open("/schedules");
+    browser.press("New schedule…");
+    browser.type_into("input[name=name]", "report");
+    browser.type_into("input[name=expression]", "0 9 * * MON-FRI");
+    browser.type_into("input[name=zone]", "Europe/Berlin");
+    browser.type_into("input[name=queue]", "reports");
+    browser.type_into("textarea[name=payload]", "{\n  \"kind\": \"daily\"\n}");
+    browser.press("Preview its times");
+    browser.says("Its next times would be");
+    assert_eq!(browser.run("return document.querySelectorAll('.times tbody tr').length"), 10);
+    assert!(browser.faults().is_empty(), "{:?}", browser.faults());
+    let (status, _) = HttpRequest::send(&served.http, "GET /api/v1/schedules/report", "").answer();
+    assert_eq!(status, 404, "nothing is saved yet");
+    browser.press("Save the schedule");
+    browser.says("It has submitted none yet.");
+    browser.press("Run now…");
+    browser.press("Run the schedule");
+    browser.says("Job 1");
+    let job = served.ask("GET /api/v1/jobs/1", &Value::Null);
+    assert_eq!(job["payload"], json!({ "kind": "daily" }));
+    browser.open("/schedule?name=report");
+    browser.run("window.isFirst = true");
+    wait_until("the live feed", || {
+        browser.run("return !document.getElementById('live').hidden") == true
+    });
+    // The page follows what becomes of its job.
+    let lease = served.lease("reports", "w");
+    served.finish(&lease, &json!(null));
+    wait_until("the end of its job", || browser.has("main p .st.done"));
+    assert_eq!(browser.run("return window.isFirst"), true);
+    browser.press("Pause…");
+    browser.press("Pause the schedule");
+    browser.says("It is paused");
+    browser.press("Remove…");
+    browser.press("Remove the schedule");
+    browser.says("A schedule submits a job whenever its time has come");
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+/// What axe-core finds wrong with the viewer itself, and why that stays.
+const OF_THE_VIEWER: [(&str, &str); 1] = [(
+    "nested-interactive",
+    "the address of an operation, by which it is shared, is a link in the button that opens it",
+)];
+
+#[test]
+fn the_page_of_the_api_can_be_read_by_everybody() {
+    let served = Served::empty(&[]);
+    let browser = Browser::of(&served.http);
+    for screen in [Screen::Desk, Screen::Phone] {
+        browser.screen(screen);
+        browser.open("/api/docs");
+        wait_until("the operations", || browser.has(".opblock"));
+        browser.click("#operations-jobs-submit_job .opblock-summary-control");
+        wait_until("the form", || browser.has("#operations-jobs-submit_job .execute"));
+        let is_of_viewer =
+            |fault: &&String| OF_THE_VIEWER.iter().any(|(rule, _)| fault.starts_with(rule));
+        let found = browser.faults();
+        let others: Vec<&String> = found.iter().filter(|fault| !is_of_viewer(fault)).collect();
+        assert!(others.is_empty(), "{screen:?}: {} {others:#?}", others.len());
+        for (rule, _) in OF_THE_VIEWER {
+            assert!(found.iter().any(|fault| fault.starts_with(rule)), "{rule} is mended");
+        }
+    }
 }
 
 #[test]

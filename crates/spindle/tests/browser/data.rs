@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use spindle_testkit::{HttpRequest, JobdWorker, SpindleServer, wait_until};
 
+use crate::pages::encoded;
+
 /// Names that are markup, paths, escapes, or turn what stands behind them around.
 pub const HOSTILE: [&str; 6] = [
     "<script>alert(1)</script>",
@@ -148,6 +150,7 @@ impl Served {
         self.submit(&json!({ "queue": "thumbnails" }));
         self.ask("POST /api/v1/queues/thumbnails/pause", &Value::Null);
         self.fill_constraint();
+        self.fill_schedules();
     }
 
     fn fill_jobd(&mut self) {
@@ -168,8 +171,20 @@ impl Served {
         self.lease("webhooks", "10.0.0.9/hook-1");
     }
 
+    fn fill_schedules(&self) {
+        let nightly = json!({ "expression": "0 9 * * MON-FRI", "zone": "Europe/Berlin",
+                              "missed": "all", "job": { "queue": "reports", "payload": [1] } });
+        self.ask("PUT /api/v1/schedules/nightly", &nightly);
+        self.ask("POST /api/v1/schedules/nightly/run", &Value::Null);
+        let later =
+            json!({ "expression": "@monthly", "job": { "queue": "reports" }, "paused": true });
+        self.ask("PUT /api/v1/schedules/later", &later);
+    }
+
     fn fill_hostile(&self) {
         for name in HOSTILE {
+            let schedule = json!({ "expression": "@daily", "job": { "queue": name } });
+            self.ask(&format!("PUT /api/v1/schedules/{}", encoded(name)), &schedule);
             self.dead(name, name);
             let tagged = json!({ "queue": name, "payload": name, "tags": [name] });
             self.submit(&tagged);

@@ -7,7 +7,7 @@ use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
 
 /// The pages that have addresses of their own.
-pub const PAGES: [&str; 23] = [
+pub const PAGES: [&str; 30] = [
     "/",
     "/queues",
     "/queue?queue=mail",
@@ -19,6 +19,13 @@ pub const PAGES: [&str; 23] = [
     "/dead",
     "/scheduled",
     "/workers",
+    "/schedules",
+    "/schedule?name=nightly",
+    "/schedule?name=later",
+    "/schedule/edit",
+    "/schedule/edit?name=nightly",
+    "/schedule/run?name=nightly",
+    "/schedule/remove?name=nightly",
     "/constraints",
     "/constraint?name=one-webhook",
     "/constraint/edit",
@@ -65,6 +72,7 @@ fn all_pages(served: &Served) -> Vec<String> {
     for name in HOSTILE {
         pages.extend(job(name, "dead"));
         pages.push(format!("/queue?queue={}", encoded(name)));
+        pages.push(format!("/schedule?name={}", encoded(name)));
     }
     pages
 }

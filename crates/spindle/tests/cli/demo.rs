@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use spindle_testkit::{HttpRequest, Program, Said};
 use tempfile::TempDir;
 
@@ -108,6 +108,22 @@ fn the_pages_show_a_company_until_somebody_presses_enter() {
             && held.clone().all(|job| job["held_by"].is_object() || job["held_by"].is_array()),
         "{imports}"
     );
+    let jobd = ask("/api/v1/jobd");
+    let workers = jobd["workers"].as_array().unwrap();
+    let names: Vec<_> = workers.iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["demo", "media-1", "media-2"], "{jobd}");
+    assert!(workers.iter().all(|it| it["answers"] == true), "{jobd}");
+    assert_eq!(workers[1]["targets"][0]["jobs"], 3, "{jobd}");
+    assert_eq!(workers[2]["targets"][1]["paused"], true, "{jobd}");
+    let ordered = json!({ "targets": ["resize"] }).to_string();
+    let ordered = HttpRequest::send(&demo.http, "POST /api/v1/jobd/pause", &ordered).answer();
+    assert_eq!(ordered.0, 200, "{}", ordered.1);
+    let jobd = ask("/api/v1/jobd");
+    let workers = jobd["workers"].as_array().unwrap();
+    assert!(workers.iter().all(|it| it["targets"][0]["paused"] == true), "{jobd}");
+    let schedules = ask("/api/v1/schedules");
+    let paused = schedules["schedules"].as_array().unwrap().iter().map(|it| &it["paused"]);
+    assert_eq!(paused.filter(|paused| **paused == true).count(), 1, "{schedules}");
     let mut page = HttpRequest::send(&demo.http, "GET /", "").answer().1;
     page.truncate(400);
     assert!(page.contains("<html"), "{page}");

@@ -24,14 +24,21 @@ const FILES: [&str; 5] = [
     "swagger-ui.css",
     "favicon-32x32.png",
 ];
+/// What is ours of the page: its colours, and what it says to people who hear it.
+const OWN_FILES: [(&str, &str, &str); 2] = [
+    ("docs.css", "text/css; charset=utf-8", include_str!("../../assets/docs.css")),
+    ("docs.js", "text/javascript; charset=utf-8", include_str!("../../assets/docs.js")),
+];
 /// Its files are named from where it is, so that it can be behind a proxy with a path of its own.
 const PAGE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Spindle API</title>\
 <meta name=viewport content='width=device-width,initial-scale=1'>\
-<link rel=stylesheet href=docs/swagger-ui.css><link rel=icon href=docs/favicon-32x32.png>\
+<link rel=stylesheet href=docs/swagger-ui.css><link rel=stylesheet href=docs/docs.css>\
+<link rel=icon href=docs/favicon-32x32.png>\
+<header class=site><a href=..>Back to the pages</a></header>\
 <main id=swagger-ui><noscript>This page needs scripts. The same for programs is \
 <a href=openapi.json>openapi.json</a>.</noscript></main>\
 <script src=docs/swagger-ui-bundle.js></script><script src=docs/swagger-ui-standalone-preset.js></script>\
-<script src=docs/swagger-initializer.js></script></html>";
+<script src=docs/docs.js></script><script src=docs/swagger-initializer.js></script></html>";
 
 pub(crate) async fn openapi(State(api): State<Api>) -> Response {
     let kind = HeaderValue::from_static("application/json");
@@ -44,6 +51,9 @@ pub(crate) async fn docs() -> Response {
 
 /// A file of the viewer.
 pub(crate) async fn file(Path(name): Path<String>) -> Answered<Response> {
+    if let Some((_, kind, text)) = OWN_FILES.iter().find(|(known, ..)| *known == name) {
+        return Ok(respond((*text).into(), kind, false));
+    }
     let config = Config::from("openapi.json")
         .use_base_layout()
         .default_models_expand_depth(0)

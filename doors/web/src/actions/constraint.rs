@@ -11,8 +11,8 @@ use crate::ask::Match;
 use crate::form::Form;
 use crate::html::{Tab, cut, hidden_form, shell};
 use crate::page::Page;
-use crate::pages::constraint::{in_api, named, path_of};
 use crate::pages::constraints::op_words;
+use crate::pages::named::{CONSTRAINT, path_of};
 use crate::shapes::Constraint;
 
 /// Conditions that the API takes.
@@ -44,7 +44,7 @@ pub(crate) async fn show(page: Page) -> Answer {
         let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
         return Ok(whole(&page, None, value, "", None).await);
     }
-    let (name, path) = named(&page.query())?;
+    let (name, path) = CONSTRAINT.named(&page.query())?;
     let (set, tag): (Constraint, String) = page.ask.get_tagged(&path).await?;
     Ok(whole(&page, Some(&name), |field| written(&set, field), &tag, None).await)
 }
@@ -52,7 +52,7 @@ pub(crate) async fn show(page: Page) -> Answer {
 /// Puts what the form says: a new one, or in place of what its page showed, unless somebody else has
 /// changed that meanwhile.
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
-    let known = named(&page.query()).ok();
+    let known = CONSTRAINT.named(&page.query()).ok();
     let name = match &known {
         Some((name, _)) => name.clone(),
         None => asked.given("name").unwrap_or_default().to_owned(),
@@ -60,7 +60,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let tag = asked.field("tag");
     let matching = if known.is_some() { Match::Tag(tag) } else { Match::Nothing };
     let put = match body(&name, &asked) {
-        Ok(body) => page.ask.put(&in_api(&name), &body, matching).await,
+        Ok(body) => page.ask.put(&CONSTRAINT.in_api(&name), &body, matching).await,
         Err(problem) => Err(problem.into()),
     };
     let Err(fault) = put else {
@@ -82,7 +82,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
 
 /// Whether it is meant.
 pub(crate) async fn ask_remove(page: Page) -> Answer {
-    let (name, path) = named(&page.query())?;
+    let (name, path) = CONSTRAINT.named(&page.query())?;
     let (set, tag): (Constraint, String) = page.ask.get_tagged(&path).await?;
     let held = crate::pages::constraints::held(&set);
     let about = html! {
@@ -105,7 +105,7 @@ pub(crate) async fn ask_remove(page: Page) -> Answer {
 
 /// Removes it, if it is still as it was shown.
 pub(crate) async fn remove(page: Page, asked: Form) -> Answer {
-    let (_, path) = named(&page.query())?;
+    let (_, path) = CONSTRAINT.named(&page.query())?;
     page.ask.remove(&path, asked.field("tag")).await?;
     Ok(Redirect::to("/constraints").into_response())
 }

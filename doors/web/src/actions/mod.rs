@@ -3,10 +3,13 @@
 //! leaves the entry in the audit log.
 
 pub(crate) mod constraint;
+mod fields;
 pub(crate) mod job;
 pub(crate) mod jobd;
 pub(crate) mod many;
 pub(crate) mod queue;
+pub(crate) mod schedule;
+pub(crate) mod schedule_form;
 pub(crate) mod settings;
 pub(crate) mod times;
 pub(crate) mod undo;

@@ -2,33 +2,16 @@
 
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::{Map, Value};
-use spindle_http::{Answered, Problem};
+use serde_json::Value;
 
 use crate::actions::Answer;
-use crate::actions::times::{time_read, time_written};
+use crate::actions::fields::{Field, Kind, body, input, written};
 use crate::ask::Match;
 use crate::form::Form;
 use crate::html::{Tab, cut, hidden_form, queue_path, shell};
 use crate::page::Page;
 use crate::pages::queue::named;
 use crate::shapes::{Queue, QueueName};
-
-/// How a setting is written in the form.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A whole number.
-    Number,
-    /// A number with decimals.
-    Decimal,
-    /// A time with its unit; milliseconds for the API.
-    Time,
-    /// One of these, or none.
-    Word(&'static [&'static str]),
-}
-
-/// A setting: its path in the API's settings, its name in the form, its label, a hint.
-struct Field(&'static [&'static str], &'static str, &'static str, &'static str, Kind);
 
 const FIELDS: [Field; 13] = [
     Field(
@@ -78,7 +61,12 @@ const FIELDS: [Field; 13] = [
         "bytes_type",
         "What Workq's and Gearman's payloads are, for constraints",
         "",
-        Kind::Word(&["bytes", "json", "msgpack"]),
+        Kind::Word(&[
+            ("", "not set"),
+            ("bytes", "bytes"),
+            ("json", "json"),
+            ("msgpack", "msgpack"),
+        ]),
     ),
 ];
 
@@ -94,8 +82,8 @@ pub(crate) async fn show(page: Page) -> Answer {
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let (name, path) = named(&asked.query())?;
     let tag = asked.field("tag");
-    let set = match body(&asked) {
-        Ok(body) => page.ask.put(&format!("{path}/settings"), &body, Match::Tag(tag)).await,
+    let set = match body(&FIELDS, &asked) {
+        Ok(body) => page.ask.put(&format!("{path}/settings"), &body.into(), Match::Tag(tag)).await,
         Err(problem) => Err(problem.into()),
     };
     let Err(fault) = set else {
@@ -129,7 +117,7 @@ fn form(
                 (hidden_form(page))
                 input type="hidden" name=(queue_field) value=(queue);
                 input type="hidden" name="tag" value=(tag);
-                div.fields { @for field in &FIELDS { (input(field, &value(field))) } }
+                div.fields { @for field in &FIELDS { (input(field, &value(field), &hint(field), false)) } }
                 div.acts {
                     button.btn.primary type="submit" { "Save the settings" }
                     a.btn href=(queue_path("/queue", name)) { "Back" }
@@ -139,65 +127,6 @@ fn form(
     }
 }
 
-fn input(Field(_, name, label, hint, kind): &Field, value: &str) -> Markup {
-    let hint =
-        if hint.is_empty() { "not set".to_owned() } else { format!("not set; for example {hint}") };
-    html! {
-        div {
-            label for=(name) { (label) }
-            @match kind {
-                Kind::Word(words) => select id=(name) name=(name) {
-                    option value="" { "not set" }
-                    @for word in *words { option value=(word) selected[value == *word] { (word) } }
-                },
-                _ => input id=(name) name=(name) value=(value) placeholder=(hint) maxlength="40"
-                    inputmode=[(*kind == Kind::Number).then_some("numeric")] autocomplete="off";,
-            }
-        }
-    }
-}
-
-/// What is set, as the form writes it.
-fn written(set: &Value, Field(path, _, _, _, kind): &Field) -> String {
-    let found = path.iter().fold(set, |value, key| &value[*key]);
-    match (kind, found) {
-        (_, Value::Null) => String::new(),
-        (Kind::Time, value) => value.as_u64().map(time_written).unwrap_or_default(),
-        (_, Value::String(text)) => text.clone(),
-        (_, value) => value.to_string(),
-    }
-}
-
-/// What the form says, as the API takes it.
-fn body(form: &Form) -> Answered<Value> {
-    let mut body = Map::new();
-    for field @ Field(path, name, ..) in &FIELDS {
-        let Some(text) = form.given(name) else { continue };
-        let value = read(field, text)?;
-        let mut place = &mut body;
-        for outer in &path[..path.len() - 1] {
-            let inner = place.entry(*outer).or_insert_with(|| Map::new().into());
-            place = inner.as_object_mut().expect("it was made as one");
-        }
-        place.insert(path[path.len() - 1].to_owned(), value);
-    }
-    Ok(Value::Object(body))
-}
-
-fn read(Field(_, _, label, _, kind): &Field, text: &str) -> Answered<Value> {
-    let refused = |what: &str| Problem::out_of_range(format!("{label}: {text} is {what}"));
-    match kind {
-        Kind::Number => {
-            let number: Option<u64> = text.replace(',', "").parse().ok();
-            number.map(Value::from).ok_or_else(|| refused("no whole number"))
-        }
-        // As it is written: the API reads decimals digit by digit.
-        Kind::Decimal => serde_json::from_str::<serde_json::Number>(text)
-            .map(Value::from)
-            .map_err(|_| refused("no number")),
-        Kind::Time => time_read(text)
-            .map(Value::from)
-            .ok_or_else(|| refused("no time; write it as in 90 s, 5 min, 1 h 30 min or 7 days")),
-        Kind::Word(_) => Ok(text.into()),
-    }
+fn hint(Field(_, _, _, hint, _): &Field) -> String {
+    if hint.is_empty() { "not set".to_owned() } else { format!("not set; for example {hint}") }
 }

@@ -25,37 +25,33 @@ pub(super) fn deleted_in(queue: &QueueName, request: u64) -> Query {
 
 /// The button that brings jobs back, and until when it does.
 pub(super) fn offer(page: &Page, jobs: &Query, until: &str) -> Markup {
-    html! {
-        div.acts {
-            form method="post" action="/jobs/all/undo" {
-                (hidden_form(page))
-                @for (name, value) in jobs.fields() {
-                    input type="hidden" name=(name) value=(value);
-                }
-                (button())
-            }
-            span.muted { "gone for good " (time(until, page.now_ms())) }
-        }
-    }
+    let fields = html! {
+        @for (name, value) in jobs.fields() { input type="hidden" name=(name) value=(value); }
+    };
+    form(page, "/jobs/all/undo", fields, until)
 }
 
 /// The same for one job, which may be deleted or not.
 pub(crate) fn offer_of(page: &Page, id: u64, deletion: Option<&Deletion>) -> Markup {
     html! {
         @if let Some(deletion) = deletion {
-            div.acts {
-                form method="post" action={ "/jobs/" (id) "/undo" } {
-                    (hidden_form(page))
-                    (button())
-                }
-                span.muted { "gone for good " (time(&deletion.until, page.now_ms())) }
-            }
+            (form(page, &format!("/jobs/{id}/undo"), html! {}, &deletion.until))
         }
     }
 }
 
-fn button() -> Markup {
-    html! { button.btn.primary type="submit" { "Undo" } }
+/// The script takes it away when the time has come.
+fn form(page: &Page, to: &str, fields: Markup, until: &str) -> Markup {
+    html! {
+        div.acts data-until=(until) {
+            form method="post" action=(to) {
+                (hidden_form(page))
+                (fields)
+                button.btn.primary type="submit" { "Undo" }
+            }
+            span.muted { "gone for good " (time(until, page.now_ms())) }
+        }
+    }
 }
 
 /// A word in lists for a job that is deleted.

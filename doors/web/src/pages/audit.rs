@@ -6,6 +6,8 @@ use maud::{Markup, html};
 use crate::ask::Asked;
 use crate::html::{Tab, cut, empty, job_link, pager, plural, queue_link, shell, time};
 use crate::page::Page;
+use crate::pages::constraint::constraint_link;
+use crate::pages::schedules::schedule_link;
 use crate::shapes::{AuditEntry, AuditPage, QueueName};
 
 /// Entries of a page.
@@ -58,12 +60,12 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
     html! {
         tr {
             td.nowrap { (time(&entry.at, now_ms)) }
-            td {
+            td.actor {
                 (cut(name, 60))
                 span.soft { " · " (who.address) " · " (who.door) }
             }
-            td { b { (entry.action.replace('_', " ")) } }
-            td { (what(entry)) }
+            td.nowrap { b { (entry.action.replace('_', " ")) } }
+            td.sentence { (what(entry)) }
             td.opt.what dir="auto" { (cut(&entry.detail, 200)) }
         }
     }
@@ -71,13 +73,15 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
 
 fn what(entry: &AuditEntry) -> Markup {
     let has_queue = entry.queue != QueueName::default();
+    let is_inside = entry.job.is_some() || entry.count.is_some() || entry.schedule.is_some();
     html! {
         @if let Some(id) = entry.job { "job " (job_link(id)) " " }
         @if let Some(count) = entry.count { (plural(count, "job")) " " }
+        @if let Some(name) = &entry.schedule { "schedule " (schedule_link(name)) " " }
         @if has_queue {
-            (if entry.job.is_some() || entry.count.is_some() { "in " } else { "queue " })
+            (if is_inside { "in " } else { "queue " })
             (queue_link(&entry.queue))
         }
-        @if let Some(name) = &entry.constraint { "constraint " (cut(name, 80)) }
+        @if let Some(name) = &entry.constraint { "constraint " (constraint_link(name)) }
     }
 }

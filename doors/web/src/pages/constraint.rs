@@ -3,33 +3,17 @@
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::ask::{Asked, segment};
+use crate::ask::Asked;
 use crate::html::{Tab, button, cut, grouped, number, plural, queue_link, shell, time, unseen};
 use crate::page::Page;
 use crate::pages::constraints::{held, limits, matched, may_change};
+use crate::pages::job::sentence;
+use crate::pages::named::{CONSTRAINT, path_of};
 use crate::query::Query;
 use crate::shapes::{Bucket, Constraint, HeldPage, QueueName};
-use spindle_http::Problem;
 
 /// Queues that wait which are shown.
 const QUEUES_MAX: usize = 25;
-
-/// The address of a constraint's page, or of something that can be done to it.
-pub(crate) fn path_of(path: &str, name: &str) -> String {
-    Query::new().with("name", name).to(path)
-}
-
-/// The name in an address, and its address in the API.
-pub(crate) fn named(query: &Query) -> Asked<(String, String)> {
-    let name = query.get("name");
-    let name = name.ok_or_else(|| Problem::out_of_range("the address names no constraint"))?;
-    Ok((name.to_owned(), in_api(name)))
-}
-
-/// A constraint's address in the API.
-pub(crate) fn in_api(name: &str) -> String {
-    format!("/api/v1/constraints/{}", segment(name.as_bytes()))
-}
 
 /// A constraint's name, as the link to its page.
 pub(crate) fn constraint_link(name: &str) -> Markup {
@@ -38,7 +22,7 @@ pub(crate) fn constraint_link(name: &str) -> Markup {
 
 /// A constraint.
 pub(crate) async fn show(page: Page) -> Asked<Response> {
-    let (name, path) = named(&page.query())?;
+    let (name, path) = CONSTRAINT.named(&page.query())?;
     let it: Constraint = page.ask.get(&path).await?;
     let waiting: HeldPage = page.ask.get(&format!("{path}/held?limit={QUEUES_MAX}")).await?;
     let now_ms = page.now_ms();
@@ -61,7 +45,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
             }
         }
         @if let Some(reason) = &it.unreadable { p.notice.bad { (reason) } }
-        @for note in &it.notes { p.notice { (cut(note, 600)) } }
+        @for note in &it.notes { p.notice { (sentence(&cut(note, 600))) "." } }
         @if it.remaining > 0 {
             p.muted { (plural(it.remaining, "job")) " that were there before are still to be looked at." }
         }

@@ -148,7 +148,10 @@ pub(crate) async fn trends(page: &Page, queues: &mut [Queue]) {
     for it in found.into_iter().flat_map(|found| found.queues) {
         if let Some(queue) = queues.iter_mut().find(|queue| queue.name == it.name) {
             let frame = it.history.frame(Span::Hour, page.now_ms());
-            let ready = it.history.values(frame, |point| Some(point.ready? as f64));
+            let mut ready = it.history.values(frame, |point| Some(point.ready? as f64));
+            // Before its first job a queue had none that was ready.
+            let begin = ready.iter().position(Option::is_some).unwrap_or_default();
+            ready.iter_mut().take(begin).for_each(|value| *value = Some(0.0));
             queue.trend = Some(Trend { ready, died: it.history.sum(|point| point.dead) });
         }
     }

@@ -13,7 +13,7 @@ use crate::html::{
     time,
 };
 use crate::page::Page;
-use crate::pages::constraint::path_of;
+use crate::pages::named::path_of;
 use crate::pages::{attempts, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
@@ -90,14 +90,14 @@ fn head(page: &Page, job: &Job) -> Markup {
 
 /// How many tries it had, and may have.
 fn tries(job: &Job) -> String {
-    let (count, max) = match job.fails_max {
-        0 => (job.attempts, job.attempts_max),
-        max => (job.fails, max),
+    let of = |count: u32, max: u32| {
+        format!("{} of {} tries", grouped(count.into()), grouped(max.into()))
     };
-    let word = if job.fails_max == 0 { "tries" } else { "failures" };
-    match max {
-        0 => format!("{} {word}", grouped(count.into())),
-        max => format!("{} of {} {word}", grouped(count.into()), grouped(max.into())),
+    match (job.fails_max, job.attempts_max) {
+        (0, 0) => format!("{} tries", grouped(job.attempts.into())),
+        (0, max) => of(job.attempts, max),
+        (max, _) if job.fails == 0 => format!("up to {} tries", grouped(max.into())),
+        (max, _) => of(job.fails, max) + " failed",
     }
 }
 
@@ -135,7 +135,7 @@ fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
 }
 
 /// With a capital letter.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }

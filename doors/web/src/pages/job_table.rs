@@ -246,12 +246,17 @@ fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
     }
 }
 
+/// The first line of what a job failed with.
+pub(crate) fn error_of(job: &Job) -> Option<String> {
+    let result = job.result.as_ref().filter(|result| !result.success)?;
+    let said = [&result.error, &result.message, &result.code];
+    let text = said.into_iter().find(|text| !text.is_empty())?;
+    Some(cut(text.lines().next().unwrap_or_default(), 100))
+}
+
 /// What matters most about a job of its status.
 fn what(job: &Job, now_ms: u64) -> Markup {
-    let error = job.result.as_ref().filter(|result| !result.success).map(|result| {
-        [&result.error, &result.message, &result.code].into_iter().find(|text| !text.is_empty())
-    });
-    let error = error.flatten().map(|text| cut(text.lines().next().unwrap_or_default(), 100));
+    let error = error_of(job);
     html! {
         @match (job.status.as_str(), &job.run_at, &job.lease) {
             ("scheduled", Some(at), _) => { "runs " (time(at, now_ms)) " " },

@@ -299,7 +299,7 @@ fn target_row(name: &str, at: &AtWorkers, may_change: bool) -> Markup {
                     _ => span.st.parked { "paused" (where_paused(at)) },
                 }
             }
-            td.r data-label="workers" { (number(at.workers)) }
+            td.r data-label=(if at.workers == 1 { "worker" } else { "workers" }) { (number(at.workers)) }
             td {
                 @if at.reported > 0 { span data-label="slots" { (at.slots.words()) } (at.slots.bar()) }
                 @else { span.zero { "–" } }

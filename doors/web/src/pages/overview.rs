@@ -7,18 +7,22 @@ use spindle_access::Role;
 use crate::ask::Asked;
 use crate::html::{Tab, bytes, cut, duration_ms, grouped, plural, queue_link, queue_path, shell};
 use crate::page::Page;
-use crate::pages::constraint::{constraint_link, path_of};
+use crate::pages::constraint::constraint_link;
 use crate::pages::constraints::held;
 use crate::pages::history::fitting;
+use crate::pages::job_table::error_of;
+use crate::pages::named::path_of;
 use crate::pages::{history, jobs, queues};
-use crate::past::FailureGroup;
 use crate::query::Query;
-use crate::shapes::{Constraint, ConstraintPage, JobPage, Queue, QueuePage, Server};
+use crate::shapes::{Constraint, ConstraintPage, Job, JobPage, Queue, QueuePage, Server};
 
 /// Queues that are looked at, and those that are shown.
 const QUEUES_LOOKED_AT: &str = "512";
 const QUEUES_MAX: usize = 25;
 const ATTENTION_MAX: usize = 12;
+/// Dead jobs that are looked at for what they died of, and those that are shown.
+const DEAD_LOOKED_AT: &str = "60";
+const DEAD_MAX: usize = 5;
 /// What the rows of what is wrong, and the names of the queues below, may take: names may be long.
 const ATTENTION_BYTES_MAX: usize = 16_000;
 const NAMES_BYTES_MAX: usize = 2_500;
@@ -31,7 +35,9 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let mut found: QueuePage = page.ask.get(&path).await?;
     let server: Server = page.ask.get("/api/v1/server").await?;
     let constraints: ConstraintPage = page.ask.get("/api/v1/constraints?limit=512").await?;
-    let dead: JobPage = page.ask.get("/api/v1/jobs?status=dead&order=desc&limit=5").await?;
+    let path =
+        Query::new().with("status", "dead").with("order", "desc").with("limit", DEAD_LOOKED_AT);
+    let mut dead: JobPage = page.ask.get(&path.to("/api/v1/jobs")).await?;
     let span = history::span(&page);
     let charts = history::of_server(&page, span).await;
     history::trends(&page, &mut found.queues).await;
@@ -39,10 +45,11 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let wrong = Attention {
         queues: &found.queues,
         constraints: &constraints,
-        failures: &failures,
+        dead: &dead.jobs,
         may_manage: page.may(Role::Manage),
     };
     let (wrong, more_wrong) = fitting(wrong.rows(&server), ATTENTION_MAX, ATTENTION_BYTES_MAX);
+    dead.jobs.truncate(DEAD_MAX);
     let mut busiest: Vec<&Queue> = found.queues.iter().collect();
     busiest.sort_by_key(|queue| {
         std::cmp::Reverse(queue.jobs.ready + queue.jobs.leased + queue.jobs.dead)
@@ -84,35 +91,45 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
 }
 
 /// A row: a colour, whose it is, what it is, what to do.
-fn row(status: &str, whose: Markup, text: Markup, act: Markup) -> Markup {
-    html! {
+struct Row {
+    status: &'static str,
+    shown: Markup,
+}
+
+fn row(status: &'static str, whose: Markup, text: Markup, act: Markup) -> Row {
+    let shown = html! {
         div {
             span class={ "dot " (status) } {} " " b { (whose) } " " span { (text) } " "
             span.acts { (act) }
         }
-    }
+    };
+    Row { status, shown }
 }
 
 /// What may be wrong, and where it is read.
 struct Attention<'a> {
     queues: &'a [Queue],
     constraints: &'a ConstraintPage,
-    failures: &'a [FailureGroup],
+    /// The latest dead jobs, the newest first.
+    dead: &'a [Job],
     /// Who looks at it may do something about it.
     may_manage: bool,
 }
 
 impl Attention<'_> {
-    /// What is wrong, the worst first: of the server, of queues whose jobs wait, of constraints, of
-    /// dead jobs.
+    /// What is wrong, the worst first: of the server; jobs that nobody works or that are dead; jobs
+    /// that wait; queues that somebody has paused.
     fn rows(&self, server: &Server) -> Vec<Markup> {
-        let mut rows = of_server(server);
+        let mut rows = Vec::new();
         rows.extend(self.queues.iter().filter_map(|queue| self.stuck(queue)));
         let named = |it: &Constraint| self.queues.iter().any(|queue| self.holds(it, queue));
         let others = self.constraints.constraints.iter().filter(|it| held(it) > 0 && !named(it));
         rows.extend(others.map(full));
         rows.extend(self.queues.iter().filter_map(|queue| self.died(queue)));
-        rows
+        rows.sort_by_key(|row| {
+            ["dead", "leased"].iter().position(|it| *it == row.status).unwrap_or(2)
+        });
+        of_server(server).into_iter().chain(rows).map(|row| row.shown).collect()
     }
 
     /// Whether the row of a queue names a constraint as what holds its jobs back.
@@ -122,7 +139,7 @@ impl Attention<'_> {
     }
 
     /// What keeps a queue's ready jobs waiting, if something does.
-    fn stuck(&self, queue: &Queue) -> Option<Markup> {
+    fn stuck(&self, queue: &Queue) -> Option<Row> {
         let whose = || queue_link(&queue.name);
         let ready = queue.jobs.ready;
         let jobs = || plural(ready, "job");
@@ -167,22 +184,21 @@ impl Attention<'_> {
         })
     }
 
-    /// A queue's dead jobs, and what most of those said that died lately.
-    fn died(&self, queue: &Queue) -> Option<Markup> {
+    /// A queue's dead jobs, and what the latest of them died of.
+    fn died(&self, queue: &Queue) -> Option<Row> {
         let dead = queue.jobs.dead;
         let (field, name) = queue.name.field();
         let of_it = Query::new().with(field, &name);
         let lately = queue.trend.as_ref().map_or(0, |trend| trend.died);
-        let said = self.failures.iter().filter_map(|group| {
-            let share = group.queues.iter().find(|share| share.name == queue.name)?;
-            Some((share.count, &group.fingerprint))
-        });
-        let said = said.max_by_key(|(count, _)| *count).filter(|_| lately > 0);
+        let latest = self.dead.iter().find(|job| job.queue == queue.name);
+        let latest = latest.and_then(|job| Some((job.id, error_of(job)?)));
         let text = html! {
             (plural(dead, "job")) (if dead == 1 { " is" } else { " are" }) " dead"
             @if lately > 0 { ", " (grouped(lately)) " died in the last hour" }
-            @if let Some((_, said)) = said { ": " (history::fingerprint_link(said)) }
-            @else { "." }
+            "."
+            @if let Some((id, error)) = latest {
+                " The latest: " a.mono href={ "/jobs/" (id) } dir="auto" { (error) }
+            }
         };
         let retry = of_it.clone().with("status", "dead").to("/jobs/all/retry");
         let act = html! {
@@ -196,9 +212,10 @@ impl Attention<'_> {
 /// Of a limit so much is used that it is worth a look.
 const NEAR_PERCENT: u64 = 90;
 
-fn of_server(server: &Server) -> Vec<Markup> {
+fn of_server(server: &Server) -> Vec<Row> {
     let see_server = || html! { a href="/server" { "Server" } };
-    let its_row = |status: &str, text: Markup| row(status, html! { "Server" }, text, see_server());
+    let its_row =
+        |status: &'static str, text: Markup| row(status, html! { "Server" }, text, see_server());
     let mut rows = Vec::new();
     if server.disk_full {
         rows.push(its_row("dead", html! { "New jobs are refused: the disk or the log is full." }));
@@ -252,7 +269,7 @@ fn is_of(constraint: &Constraint, queue: &Queue) -> bool {
     constraint.queue.is_some() && constraint.queue == queue.name.queue && held(constraint) > 0
 }
 
-fn full(constraint: &Constraint) -> Markup {
+fn full(constraint: &Constraint) -> Row {
     let jobs = plural(held(constraint), "job");
     let text = html! { "Constraint is full: " (jobs) " cannot start for now." };
     let act = html! { a href=(path_of("/constraint", &constraint.name)) { "See who waits" } };

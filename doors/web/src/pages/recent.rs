@@ -60,7 +60,7 @@ fn row(page: &Page, queue: &QueueName, job: &Job, parts: &JobBytes) -> Markup {
                 @match &text {
                     Some(text) if text.is_empty() => span.zero { "empty" },
                     Some(text) => span.mono dir="auto" { (cut(text, PREVIEW_CHARS)) },
-                    None => span.soft { (bytes(job.payload_bytes)) ", too long or no text" },
+                    None => span.soft { (bytes(job.payload_bytes)) ", too long or no text for a form" },
                 }
             }
             td.r.nowrap { (time(&job.created_at, page.now_ms())) }
@@ -89,11 +89,13 @@ async fn looked_up(page: &Page, id: &str) -> Asked<(Job, JobBytes)> {
     Ok((read(answer.get())?, read(answer.get())?))
 }
 
-/// A payload that a form can have: whole, and a text. MessagePack is none.
+/// A payload that a form can have: whole, and a text without CR, which no form keeps. MessagePack is
+/// none.
 fn text_of(job: &Job, parts: &JobBytes) -> Option<String> {
     if job.payload_bytes == 0 {
         return Some(String::new());
     }
     let whole = of_json(parts.payload.as_deref(), parts.payload_base64.as_deref())?;
-    String::from_utf8(whole).ok().filter(|_| job.payload_type != "msgpack")
+    let is_for_form = |text: &String| job.payload_type != "msgpack" && !text.contains('\r');
+    String::from_utf8(whole).ok().filter(is_for_form)
 }

@@ -112,7 +112,7 @@ fn body(form: &Form) -> Result<Value, Problem> {
         }
     }
     // In base64 it is kept as it is written, whatever it is.
-    let payload = form.field("payload");
+    let payload = form.lines("payload");
     let is_text = form.field("payload_type") == "text";
     if is_text || !payload.trim().is_empty() {
         body.insert("payload_base64".to_owned(), STANDARD.encode(payload).into());

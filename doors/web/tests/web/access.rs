@@ -54,6 +54,16 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("GET", "/jobd/pause?all=yes", Some(Role::Manage), About::All),
     ("POST", "/jobd/pause", Some(Role::Manage), About::All),
     ("POST", "/jobd/continue", Some(Role::Manage), About::All),
+    ("GET", "/schedules", Some(Role::Read), About::All),
+    ("GET", "/schedule?name={schedule}", Some(Role::Read), About::Queue),
+    ("GET", "/schedule/edit", Some(Role::Manage), About::Nothing),
+    ("GET", "/schedule/edit?name={schedule}", Some(Role::Manage), About::Queue),
+    ("POST", "/schedule/edit?name={schedule}", Some(Role::Manage), About::Queue),
+    ("GET", "/schedule/run?name={schedule}", Some(Role::Manage), About::Queue),
+    ("POST", "/schedule/run?name={schedule}", Some(Role::Manage), About::Queue),
+    ("POST", "/schedule/pause?name={schedule}", Some(Role::Manage), About::Queue),
+    ("POST", "/schedule/resume?name={schedule}", Some(Role::Manage), About::Queue),
+    ("POST", "/schedule/remove?name={schedule}", Some(Role::Manage), About::Queue),
     ("GET", "/constraints", Some(Role::Read), About::All),
     ("GET", "/constraint?name=none", Some(Role::Read), About::All),
     ("GET", "/constraint/edit", Some(Role::Manage), About::All),
@@ -76,7 +86,11 @@ async fn ask(browser: &mut Browser<'_>, bench: &Bench, row: (&str, &str), queue:
     let new = bench.api("admin", "POST", "/api/v1/jobs", Some(new)).await;
     let id = new.json()["id"].to_string();
     let (method, path) = row;
-    let path = path.replace("{queue}", queue).replace("{id}", &id);
+    if path.contains("{schedule}") {
+        let daily = serde_json::json!({ "expression": "@daily", "job": { "queue": queue } });
+        bench.api("admin", "PUT", &format!("/api/v1/schedules/{queue}"), Some(daily)).await;
+    }
+    let path = path.replace("{queue}", queue).replace("{id}", &id).replace("{schedule}", queue);
     if method == "GET" {
         let request = crate::harness::request("GET", &path).body(Default::default()).unwrap();
         return browser.head(request).await;
@@ -114,7 +128,9 @@ async fn queues_of_others_are_refused_and_their_jobs_are_not_there() {
         let mut browser = Browser::with_token(&bench, "mine.admin").await;
         let status = ask(&mut browser, &bench, (method, path), "other").await;
         match about {
-            About::Queue if path.contains("{id}") => assert_eq!(status, 404, "{method} {path}"),
+            About::Queue if path.contains("{id}") || path.contains("{schedule}") => {
+                assert_eq!(status, 404, "{method} {path}");
+            }
             About::Queue | About::All => assert_eq!(status, 403, "{method} {path}"),
             About::Nothing => assert!([200, 303].contains(&status), "{method} {path}: {status}"),
         }

@@ -305,14 +305,30 @@ impl Html {
         let begin = self.elements.iter().position(is_it);
         let begin = begin.unwrap_or_else(|| panic!("no form to {action}: {}", self.source));
         let inside = self.elements[begin + 1..].iter().take_while(|element| element.name != "form");
-        let fields = inside.filter(|element| element.name == "input");
-        let field = |element: &Element| {
+        let (mut form, mut select) = (Form::new(), String::new());
+        for element in inside {
             let of = |name: &str| element.attributes.get(name).cloned().unwrap_or_default();
-            let is_choice = ["radio", "checkbox"].contains(&of("type").as_str());
-            let is_off = is_choice && !element.attributes.contains_key("checked");
-            (!is_off).then(|| (of("name"), of("value")))
-        };
-        fields.filter_map(field).collect()
+            let is = |name: &str| element.attributes.contains_key(name);
+            match element.name.as_str() {
+                "input" => {
+                    let is_choice = ["radio", "checkbox"].contains(&of("type").as_str());
+                    if !is_choice || is("checked") {
+                        form.insert(of("name"), of("value"));
+                    }
+                }
+                "textarea" => {
+                    let text = element.text.strip_prefix('\n').unwrap_or(&element.text);
+                    form.insert(of("name"), text.replace('\n', "\r\n"));
+                }
+                "select" => select = of("name"),
+                // The first one, unless another is selected.
+                "option" if is("selected") || !form.contains_key(&select) => {
+                    form.insert(select.clone(), of("value"));
+                }
+                _ => {}
+            }
+        }
+        form
     }
 
     /// Where its links go.

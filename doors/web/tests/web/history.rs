@@ -66,7 +66,11 @@ async fn failures_lead_to_their_jobs() {
     let page = bench.page("/").await;
     page.is_sound("/");
     page.says("connection refused to db-# 3");
-    page.says("3 jobs are dead, 3 died in the last hour: connection refused to db-#");
+    page.says("3 jobs are dead, 3 died in the last hour. The latest: connection refused to db-2");
+    page.says(
+        "export 1 job is dead, 1 died in the last hour. The latest: <script>alert(1)</script>",
+    );
+    assert!(page.links().contains(&"/jobs/4"), "{:?}", page.links());
     page.says("<script>alert(#)</script>\u{fffd} at #");
     let link = "/jobs?fingerprint=connection%20refused%20to%20db%2D%23";
     assert!(page.links().contains(&link), "{:?}", page.links());

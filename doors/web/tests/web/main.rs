@@ -20,3 +20,5 @@ mod jobd;
 mod pages;
 #[cfg(test)]
 mod reading;
+#[cfg(test)]
+mod schedules;

@@ -119,6 +119,9 @@ async fn the_overview_says_what_needs_attention() {
     page.says("mail Paused. 1 job ready.");
     page.says("import 1 job is dead.");
     page.says("Constraint smtp-rate is full: 1 job cannot start for now.");
+    let place = |words: &str| page.text.find(words).unwrap();
+    assert!(place("No worker.") < place("1 job is dead"), "in the order of the queues");
+    assert!(place("1 job is dead") < place("is full:") && place("is full:") < place("Paused."));
     assert!(page.links().contains(&"/jobs/all/retry?queue=import&status=dead"));
 }
 
@@ -224,7 +227,7 @@ async fn a_dead_job_says_what_happened_and_what_to_do() {
     let page = bench.page(&format!("/jobs/{id}")).await;
     page.is_sound("a job");
     page.says(&format!("Job {id}"));
-    page.says("dead in mail · 1 of 1 failures · came in by api");
+    page.says("dead in mail · 1 of 1 tries failed · came in by api");
     page.says(
         "Why it does not run: no try is left: try 1 of 1 failed: \"550 mailbox unavailable\"",
     );
@@ -249,11 +252,15 @@ async fn jobs_are_found_by_what_the_api_knows() {
         json!({ "queue": "mail", "tags": ["eu"], "unique": { "key": "k-1" }, "payload": "xyz" });
     let id = bench.submit(tagged).await;
     let other = bench.submit(json!({ "queue": "other", "run_at": "2030-01-01T00:00:00Z" })).await;
+    let free = bench.submit(json!({ "queue": "f", "payload": { "plan": "free" } })).await;
+    let paid = bench.submit(json!({ "queue": "f", "payload": { "plan": "pro" } })).await;
     for (query, found, not) in [
         ("queue=mail", id, other),
         ("tag=eu", id, other),
         ("unique_key=k-1", id, other),
         ("text=xyz", id, other),
+        ("field=%2Fplan%3Dfree", free, paid),
+        ("field=%2Fplan%3Dpro", paid, free),
         ("status=scheduled", other, id),
         ("status=ready&door=api", id, other),
         ("queue=other&tag=&text=", other, id),

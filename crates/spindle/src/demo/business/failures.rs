@@ -11,8 +11,8 @@ struct Failing {
     queue: &'static str,
     /// So many jobs.
     jobs: u32,
-    /// They are dead; else they wait for their next try.
-    is_dead: bool,
+    /// They are dead after so many tries; none: they wait for their second one.
+    dies_after: Option<u32>,
     code: &'static str,
     /// What the worker says; `#` is a number, `%` an address in memory.
     message: &'static str,
@@ -23,7 +23,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "mail",
         jobs: 9,
-        is_dead: true,
+        dies_after: Some(3),
         code: "smtp_550",
         message: "550 5.1.1 mailbox # does not exist",
         error: "SMTPRecipientsRefused: 550 5.1.1 user unknown\n  at send (mailer.py:88)\n  at main (mailer.py:14)",
@@ -31,7 +31,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "mail",
         jobs: 4,
-        is_dead: false,
+        dies_after: None,
         code: "smtp_451",
         message: "451 4.7.1 greylisted, try again in # seconds",
         error: "",
@@ -39,7 +39,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "resize",
         jobs: 5,
-        is_dead: true,
+        dies_after: Some(2),
         code: "signal_SIGSEGV",
         message: "ended by SIGSEGV",
         error: "libjpeg: corrupt data at offset 0x%\nSegmentation fault (core dumped)",
@@ -47,7 +47,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "import",
         jobs: 6,
-        is_dead: true,
+        dies_after: Some(1),
         code: "bad_row",
         message: "line #: expected 12 columns and got 11",
         error: "csv.Error: line # of orders.csv\n  at parse (import.rb:120)",
@@ -55,7 +55,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "invoices",
         jobs: 5,
-        is_dead: false,
+        dies_after: None,
         code: "timeout",
         message: "payment provider did not answer within # ms",
         error: "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
@@ -63,7 +63,7 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "invoices",
         jobs: 2,
-        is_dead: true,
+        dies_after: Some(1),
         code: "declined",
         message: "card declined: insufficient_funds (charge ch_%)",
         error: "",
@@ -71,15 +71,15 @@ const FAILING: [Failing; 8] = [
     Failing {
         queue: "webhooks",
         jobs: 14,
-        is_dead: true,
+        dies_after: Some(4),
         code: "http_502",
         message: "POST answered 502 Bad Gateway after # ms",
-        error: "<html><head><title>502 Bad Gateway</title></head><body>nginx/1.27</body></html>",
+        error: "HTTP 502 Bad Gateway\n<html><head><title>502 Bad Gateway</title></head><body>nginx/1.27</body></html>",
     },
     Failing {
         queue: "search-index",
         jobs: 3,
-        is_dead: false,
+        dies_after: None,
         code: "connection_refused",
         message: "connect ECONNREFUSED 10.0.3.17:9200",
         error: "",
@@ -89,13 +89,14 @@ const FAILING: [Failing; 8] = [
 /// Lets some jobs fail. The queues have no other ready jobs.
 pub fn fail_some(filling: &mut Filling) -> Result<(), AskError> {
     for failing in &FAILING {
-        let more = json!({
-            "fails_max": if failing.is_dead { 1 } else { 5 },
-            "backoff": {"base_ms": 900_000, "factor": 2},
-        });
+        // Those that die wait for no time that a person would notice.
+        let more = match failing.dies_after {
+            Some(tries) => json!({"fails_max": tries, "backoff": {"base_ms": 1, "factor": 1}}),
+            None => json!({"fails_max": 5, "backoff": {"base_ms": 900_000, "factor": 2}}),
+        };
         let jobs = (0..failing.jobs).map(|_| filling.job(failing.queue, more.clone())).collect();
         filling.submit(jobs)?;
-        for _ in 0..failing.jobs {
+        for _ in 0..failing.jobs * failing.dies_after.unwrap_or(1) {
             fail_next(filling, failing)?;
         }
     }
@@ -103,7 +104,8 @@ pub fn fail_some(filling: &mut Filling) -> Result<(), AskError> {
 }
 
 fn fail_next(filling: &mut Filling, failing: &Failing) -> Result<(), AskError> {
-    let wish = json!({"queues": [failing.queue], "worker": format!("{}-1", failing.queue)});
+    let worker = format!("{}-1", failing.queue);
+    let wish = json!({"queues": [failing.queue], "worker": worker, "wait_s": 5});
     let leased = filling.http.ask_for_any(ApiRequest::post("/api/v1/lease").with(&wish))?;
     let leased: Value = leased.ok_or(AskError::NotFound)?;
     let token = leased.get("lease_token").and_then(Value::as_str).unwrap_or_default();

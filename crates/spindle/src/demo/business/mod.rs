@@ -5,8 +5,9 @@
 //!
 //! [`furnish`] adds to what the routes left (some hundred jobs that are done) whatever a page can
 //! show: jobs that failed for good or wait for their next try, jobs that workers have, ready,
-//! scheduled and parked ones, a paused queue, limits that hold jobs back, tags and unique keys. It
-//! speaks the native API, and asks for nothing but the queues' names of [`super::route`].
+//! scheduled and parked ones, a paused queue, limits that hold jobs back, tags and unique keys,
+//! schedules, and workers of jobd. It speaks the native API and registers at the master, and asks for nothing but
+//! the queues' names of [`super::route`].
 
 mod failures;
 mod payloads;
@@ -15,10 +16,11 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 use spindle_client::http::Method;
+use spindle_jobd_master::worker_status::TargetStatus;
 
 use self::failures::fail_some;
 pub use self::payloads::{payload, random};
-use super::doors::Addresses;
+use super::doors::{Addresses, Registration, Targets};
 use crate::client::{
     session::AskError,
     web::{ApiRequest, Http},
@@ -38,10 +40,32 @@ const HELD: [(&str, &str, u64); 5] = [
     ("search-index", "search-1", 1),
 ];
 
+/// A target: how many jobs may run at once, how many run, and whether it is paused.
+type Target = (&'static str, u32, usize, bool);
+
+/// Workers of jobd, with their targets. The jobs that run are those of [`HELD`].
+const JOBD: [(&str, [Target; 2]); 2] = [
+    ("media-1", [("resize", 4, 3, false), ("thumbnails", 2, 0, false)]),
+    ("media-2", [("resize", 4, 1, false), ("thumbnails", 2, 0, true)]),
+];
+
 /// Fills the queues.
 pub fn furnish(addresses: &Addresses) -> Result<(), AskError> {
     let filling = Filling { http: addresses.http(), random: random("furnish", 0) };
-    filling.all()
+    filling.all()?;
+    register(addresses)
+}
+
+/// Has workers of jobd register; they stay until the server ends.
+fn register(addresses: &Addresses) -> Result<(), AskError> {
+    for (name, targets) in JOBD {
+        let targets = targets.map(|(target, concurrency, length, paused)| {
+            (target, TargetStatus { paused, concurrency, length })
+        });
+        let targets = Targets::new(targets);
+        Registration { addresses: *addresses, name, targets }.begin()?;
+    }
+    Ok(())
 }
 
 /// The server, and what comes next of the seed.
@@ -57,6 +81,7 @@ impl Filling {
         self.limit()?;
         self.hold()?;
         self.wait()?;
+        self.schedule()?;
         self.http.answer(ApiRequest::post("/api/v1/queues/reports/pause"))?;
         Ok(())
     }
@@ -82,6 +107,30 @@ impl Filling {
             ("thumbnails", json!({"keep_ms": HOUR_MS})),
         ] {
             self.put(&format!("/api/v1/queues/{queue}/settings"), &settings)?;
+        }
+        Ok(())
+    }
+
+    /// Schedules: of three zones, one paused, and one whose job nobody works, so that its next times
+    /// are passed over.
+    fn schedule(&mut self) -> Result<(), AskError> {
+        for (name, expression, zone, queue, more) in [
+            ("nightly-report", "30 2 * * *", "Europe/Berlin", "reports", json!({"missed": "once"})),
+            ("weekday-digest", "0 9 * * MON-FRI", "America/New_York", "mail", json!({})),
+            (
+                "month-end-invoices",
+                "0 6 L * *",
+                "Europe/London",
+                "invoices",
+                json!({"paused": true}),
+            ),
+            ("search-refresh", "every 1m", "UTC", "search-index", json!({"overlap": "skip"})),
+        ] {
+            let mut schedule = more;
+            schedule["expression"] = json!(expression);
+            schedule["zone"] = json!(zone);
+            schedule["job"] = self.job(queue, json!({"tags": ["recurring"]}));
+            self.put(&format!("/api/v1/schedules/{name}"), &schedule)?;
         }
         Ok(())
     }

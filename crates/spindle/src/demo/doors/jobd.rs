@@ -1,19 +1,19 @@
-//! jobd: a client of the server's master, and a worker that is registered there.
+//! jobd: a client of the server's master.
 //!
 //! A jobd job is a row that waits for somebody to name it; with Spindle as the table that is a
 //! parked job. So the submitter puts a parked job in and asks the master for `run-manual`. The
 //! master passes that on to the worker that serves the target, which releases the job and answers
 //! when it has ended, whoever ran it.
 
-use std::{io, net::SocketAddr, thread, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use serde_json::{Value, json};
 use spindle_jobd_master::{
-    link::{Connection, Link, RequestError, Responder},
-    wire::{Arguments, Request, raw},
+    link::{Connection, Link, RequestError},
+    wire::raw,
 };
 use spindle_tls::stream::MaybeTls;
-use tokio::{net::TcpStream, runtime, task::spawn_blocking};
+use tokio::{net::TcpStream, runtime};
 
 use super::{Addresses, Submitter, Task};
 use crate::{
@@ -25,15 +25,12 @@ use crate::{
 };
 
 /// How long the end of a job is waited for.
-const END_WITHIN: Duration = Duration::from_secs(60);
-/// How long the master may take to register a worker.
-const REGISTER_WITHIN: Duration = Duration::from_secs(30);
-/// The pause before it registers again.
-const AGAIN: Duration = Duration::from_millis(50);
+pub(super) const END_WITHIN: Duration = Duration::from_secs(60);
 /// No message of the demo is nearly as long.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-async fn connect(master: SocketAddr) -> io::Result<(Link, Connection)> {
+/// Connects to the master; who answers its requests is the caller's matter.
+pub(super) async fn connect(master: SocketAddr) -> io::Result<(Link, Connection)> {
     let stream = TcpStream::connect(master).await?;
     Link::open(MaybeTls::Plain(stream), MESSAGE_BYTES_MAX)
 }
@@ -103,86 +100,4 @@ impl Submitter for JobdSubmitter {
         runtime.block_on(self.run_manual(id, task.queue))?;
         Ok(id.to_string())
     }
-}
-
-/// A jobd worker at the master: what it answers to `run-manual`. It ends with its connection.
-pub struct Registration;
-
-impl Registration {
-    /// Registers for these targets and answers the master until the connection ends.
-    pub fn serve(addresses: &Addresses, targets: &[&str]) -> io::Result<()> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let served = runtime.block_on(serve(addresses, targets));
-        // Jobs that somebody waits for keep nobody.
-        runtime.shutdown_background();
-        served
-    }
-
-    /// Does that on a thread of its own, again and again as long as `goes_on` says so.
-    pub fn keep(
-        addresses: Addresses,
-        targets: Vec<&'static str>,
-        goes_on: impl Fn() -> bool + Send + 'static,
-    ) -> io::Result<thread::JoinHandle<()>> {
-        let keeps = move || {
-            while goes_on() {
-                // Why it ended is no matter: the server was killed, or is about to be.
-                let _ = Self::serve(&addresses, &targets);
-                thread::sleep(AGAIN);
-            }
-        };
-        thread::Builder::new().name("jobd-worker".to_owned()).spawn(keeps)
-    }
-}
-
-async fn serve(addresses: &Addresses, targets: &[&str]) -> io::Result<()> {
-    let (link, connection) = connect(addresses.jobd_master).await?;
-    let addresses = *addresses;
-    let reading = tokio::spawn(connection.run(move |request, responder| {
-        answer(addresses, request, responder);
-    }));
-    let who = raw(&json!({ "targets": targets, "name": "demo" }));
-    let registered = link.request_within(REGISTER_WITHIN, "register-worker", Some(&who)).await;
-    registered.map_err(io::Error::other)?;
-    link.closed().await;
-    reading.await.map_err(io::Error::other)
-}
-
-fn answer(addresses: Addresses, request: Request, responder: Responder) {
-    match request.kind.as_str() {
-        "run-manual" => responder.checked(Arguments::of(&request.data).ids(), |ids, responder| {
-            spawn_blocking(move || responder.data(&run(&addresses.http(), &ids)));
-        }),
-        // It waits for its jobs anyway.
-        "poll" => responder.ok(),
-        other => responder.error(&format!("the demo's worker knows no {other}")),
-    }
-}
-
-/// Releases jobs and waits for their ends.
-fn run(http: &Http, ids: &[i64]) -> Value {
-    let (mut jobs, mut errors) = (serde_json::Map::new(), serde_json::Map::new());
-    for id in ids {
-        let release = http.answer(ApiRequest::post(&format!("/api/v1/jobs/{id}/release")));
-        let wait = format!("/api/v1/jobs/{id}/wait?wait_s={}", END_WITHIN.as_secs());
-        let ended =
-            release.and_then(|_| http.ask::<Value>(ApiRequest::get(&wait).waiting(END_WITHIN)));
-        match ended {
-            Ok(job) => {
-                let is_done = job.get("status").is_some_and(|status| status == "done");
-                let result = if is_done { "ok" } else { "fail" };
-                jobs.insert(
-                    id.to_string(),
-                    json!({ "result": result, "code": i32::from(!is_done) }),
-                );
-            }
-            Err(AskError::Refused { .. }) => {
-                errors.insert(id.to_string(), json!("status = waiting != manual"));
-            }
-            Err(error) => {
-                errors.insert(id.to_string(), json!(error.to_string()));
-            }
-        }
-    }
-    json!({ "jobs": jobs, "errors": errors })
 }

@@ -6,10 +6,11 @@
 //! - `session`: the native API and Workq, by the sessions of the commands
 //! - `gearman`: by the door's client
 //! - `lightjq`, `jobq`: requests in JSON to the HTTP door
-//! - `jobd`: a client of the master, and a worker that is registered there
+//! - `jobd`: a client of the master; `jobd_worker`: a worker that is registered there
 
 mod gearman;
 mod jobd;
+mod jobd_worker;
 mod jobq;
 mod lightjq;
 mod session;
@@ -19,7 +20,7 @@ use std::{net::SocketAddr, time::Duration};
 use serde_json::json;
 use spindle_client::http::Method;
 
-pub use self::jobd::Registration;
+pub use self::jobd_worker::{Registration, Targets};
 use self::{
     gearman::{GearmanSubmitter, GearmanWorker},
     jobd::JobdSubmitter,

@@ -1,0 +1,12 @@
+// Says what the viewer leaves unsaid to people who hear the page: what its large field is for, and
+// how its headings follow one another.
+"use strict";
+
+new MutationObserver(() => {
+  for (const field of document.querySelectorAll("textarea.body-param__text:not([aria-label])")) {
+    field.setAttribute("aria-label", "Request body");
+  }
+  for (const heading of document.querySelectorAll("#swagger-ui :is(h3, h4, h5, h6):not([aria-level])")) {
+    heading.setAttribute("aria-level", Number(heading.tagName[1]) - 1);
+  }
+}).observe(document.getElementById("swagger-ui"), { childList: true, subtree: true });
