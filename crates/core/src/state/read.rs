@@ -512,7 +512,8 @@ impl State {
                     .and_then(|number| self.jobs.finished.job(number).kept_until_ms()),
             )
         };
-        [timer, wake, live, finished].into_iter().flatten().min()
+        let told = self.has_ended_blockers().then_some(0);
+        [timer, wake, live, finished, told].into_iter().flatten().min()
     }
 
     /// Whether a connection holds leases bound to it.
