@@ -26,6 +26,7 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/jobs/{id}/release", Named(Manage)),
     ("GET", "/api/v1/jobs/{id}/wait", Named(Read)),
     ("GET", "/api/v1/jobs/{id}/why", Named(Read)),
+    ("GET", "/api/v1/jobs/{id}/flow", Named(Read)),
     ("GET", "/api/v1/constraints", All(Read)),
     ("GET", "/api/v1/constraints/{name}", All(Read)),
     ("PUT", "/api/v1/constraints/{name}", All(Manage)),
@@ -47,6 +48,8 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/leases/{token}/complete", Named(Work)),
     ("POST", "/api/v1/leases/{token}/fail", Named(Work)),
     ("POST", "/api/v1/leases/{token}/release", Named(Work)),
+    // Of a job that the leased one waited for, whatever its queue.
+    ("GET", "/api/v1/leases/{token}/after/{id}", Named(Work)),
     ("GET", "/api/v1/queues", All(Read)),
     ("GET", "/api/v1/queues/{name}", Named(Read)),
     ("POST", "/api/v1/queues/{name}/pause", Named(Manage)),

@@ -12,6 +12,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
+use crate::linking::Linked;
+use crate::submit::OnDeadWord;
 use crate::taking::Wanted;
 use crate::typed::{self, Kind, present};
 use crate::view::{self, Bodies};
@@ -68,6 +70,13 @@ pub(crate) struct Portable {
     /// Words to search by, in base64: those of other doors may be any bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags_base64: Vec<String>,
+    /// The jobs that it still waits for, by their numbers at the server it comes from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100)]
+    after: Vec<u64>,
+    /// What happens when one of them dies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_dead: Option<OnDeadWord>,
     /// The UUID it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
@@ -174,6 +183,12 @@ impl Portable {
             keep_read_ms: options.keep_read_ms,
             drop_result: options.drop_result,
             tags_base64: options.tags.iter().map(|tag| naming::to_base64(tag)).collect(),
+            after: options.open().to_vec(),
+            on_dead: options
+                .after
+                .as_deref()
+                .filter(|after| !after.open.is_empty())
+                .map(|after| after.on_dead().into()),
             uuid: image.uuid().map(|uuid| Uuid::from_bytes(uuid).to_string()),
             keys: options.keys.iter().map(PortableKey::of).collect(),
             state_base64: options.state.as_ref().map(|state| naming::to_base64(state)),
@@ -239,8 +254,11 @@ impl Portable {
         submit.keys = self.keys.iter().map(PortableKey::read).collect::<Answered<_>>()?;
         // A job that was imported before, and comes from there, has the reference of then.
         submit.keys.retain(|key| !keys::is_reference(key));
+        submit.on_dead = self.on_dead.unwrap_or_default().into();
+        let after = self.after.iter().map(u64::to_string).collect();
+        let linked = Linked { name: Some(self.id.to_string()), after };
         let job = NewJob { submit, payload: Payload::new(payload, kind) };
-        Ok(Import::Job(Box::new(Wanted::imported(job, once))))
+        Ok(Import::Job(Box::new(Wanted::imported(job, once, linked))))
     }
 }
 

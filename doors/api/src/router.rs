@@ -16,9 +16,9 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    audit, backup, bulk, clock, constraints, docs, events, failures, health, history, jobd, jobs,
-    lease_batch, leases, list, queues, schedules, server, settings, submit, transfer, wait, why,
-    workers,
+    audit, backup, bulk, clock, constraints, docs, events, failures, flows, health, history, jobd,
+    jobs, lease_batch, leases, list, queues, schedules, server, settings, submit, transfer, wait,
+    why, workers,
 };
 
 #[derive(OpenApi)]
@@ -87,6 +87,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::release))
         .routes(routes!(wait::wait))
         .routes(routes!(why::why))
+        .routes(routes!(flows::flow))
         .routes(routes!(constraints::list))
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
@@ -102,6 +103,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(leases::complete))
         .routes(routes!(leases::fail))
         .routes(routes!(leases::release))
+        .routes(routes!(flows::before))
         .routes(routes!(queues::list))
         .routes(routes!(queues::show))
         .routes(routes!(queues::pause))

@@ -1,6 +1,8 @@
 //! Jobs on their way to another server: all of them with their payloads, page by page, and the same
 //! taken in again.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -28,7 +30,7 @@ const LIMIT_MAX: usize = 1_000;
 /// A page ends behind the job with which its payloads and results are longer than this.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The jobs that are not done or dead.
-const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked";
+const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked,blocked";
 
 /// Which page of an export.
 #[derive(Deserialize, IntoParams)]
@@ -117,6 +119,10 @@ pub(crate) struct ImportBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<Portable>, min_items = 1, max_items = 1000)]
     jobs: Vec<&'a RawValue>,
+    /// Numbers that jobs have here which were imported before, by their numbers at the server they
+    /// come from: those that jobs of this request wait for.
+    #[serde(default)]
+    imported: BTreeMap<String, u64>,
 }
 
 /// What became of each job.
@@ -176,26 +182,32 @@ pub(crate) async fn import(
         let detail = format!("{} of {} jobs", wanted.len(), places.len());
         audit::note(&api, &pass, Action::Import, detail).await;
     }
-    let mut taken = taken(&api, wanted).await.into_iter();
+    let mut taken = taken(&api, wanted).await?.into_iter();
     let mut next = || taken.next().expect("an answer for each job that was wanted");
     let answers = places.into_iter().map(|place| place.unwrap_or_else(&mut next));
     Ok(Json(ImportAnswer { answers: answers.collect() }))
 }
 
 fn read_all(raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<Import>>> {
-    let ImportBody { jobs } = parse(raw)?;
+    let ImportBody { jobs, imported } = parse(raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
         return Err(Problem::out_of_range("a request has 1 to 1000 jobs"));
     }
-    let read = |job: &&RawValue| parse::<Portable>(job.get().as_bytes())?.read(now_ms);
+    let read = |job: &&RawValue| {
+        let mut import = parse::<Portable>(job.get().as_bytes())?.read(now_ms)?;
+        if let Import::Job(wanted) = &mut import {
+            wanted.resolve(&imported);
+        }
+        Ok(import)
+    };
     Ok(jobs.iter().map(read).collect())
 }
 
-async fn taken(api: &Api, wanted: Vec<Wanted>) -> Vec<OneImport> {
-    let answers = take_many(api, wanted).await.into_iter();
+async fn taken(api: &Api, wanted: Vec<Wanted>) -> Answered<Vec<OneImport>> {
+    let answers = take_many(api, wanted).await?.into_iter();
     let shown = answers.map(|answer| match answer {
         Ok(taken) => OneImport::Taken(Submitted::new(api, taken)),
         Err(problem) => OneImport::Refused { problem: problem.into() },
     });
-    shown.collect()
+    Ok(shown.collect())
 }
