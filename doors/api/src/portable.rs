@@ -70,10 +70,10 @@ pub(crate) struct Portable {
     /// Words to search by, in base64: those of other doors may be any bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags_base64: Vec<String>,
-    /// The jobs that it still waits for, by their numbers at the server it comes from.
+    /// The jobs that it still waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
-    after: Vec<u64>,
+    after: Vec<PortableAfter>,
     /// What happens when one of them dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_dead: Option<OnDeadWord>,
@@ -122,6 +122,28 @@ enum Word {
     Job,
 }
 
+/// A job that another one waits for, as an export names it.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortableAfter {
+    /// Its number at the server it comes from.
+    id: u64,
+    /// When it was submitted there. Not there if it is dead.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    created_at: String,
+}
+
+impl PortableAfter {
+    fn of((id, created_ms): (JobId, Option<u64>)) -> PortableAfter {
+        let created_at = created_ms.map(instant::shown).unwrap_or_default();
+        PortableAfter { id: id.0, created_at }
+    }
+
+    fn name(&self) -> String {
+        keys::reference_name(self.id, &self.created_at)
+    }
+}
+
 /// A name of a job.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,8 +167,8 @@ pub(crate) enum Import {
 }
 
 impl Portable {
-    /// A job with its bytes.
-    pub fn new(image: &JobImage, bodies: &Bodies) -> Portable {
+    /// A job with its bytes. `after`: the jobs that it still waits for, and when each came.
+    pub fn new(image: &JobImage, bodies: &Bodies, after: Vec<(JobId, Option<u64>)>) -> Portable {
         let options = image.options();
         let (queue, queue_base64) = naming::text_or_base64(&image.queue);
         let time = |ms: Option<u64>| ms.map(instant::shown);
@@ -183,7 +205,7 @@ impl Portable {
             keep_read_ms: options.keep_read_ms,
             drop_result: options.drop_result,
             tags_base64: options.tags.iter().map(|tag| naming::to_base64(tag)).collect(),
-            after: options.open().to_vec(),
+            after: after.into_iter().map(PortableAfter::of).collect(),
             on_dead: options
                 .after
                 .as_deref()
@@ -255,8 +277,9 @@ impl Portable {
         // A job that was imported before, and comes from there, has the reference of then.
         submit.keys.retain(|key| !keys::is_reference(key));
         submit.on_dead = self.on_dead.unwrap_or_default().into();
-        let after = self.after.iter().map(u64::to_string).collect();
-        let linked = Linked { name: Some(self.id.to_string()), after };
+        let after = self.after.iter().map(PortableAfter::name).collect();
+        let name = Some(keys::reference_name(self.id, &self.created_at));
+        let linked = Linked { name, after };
         let job = NewJob { submit, payload: Payload::new(payload, kind) };
         Ok(Import::Job(Box::new(Wanted::imported(job, once, linked))))
     }

@@ -1,6 +1,6 @@
 //! Taking jobs in: one, or many at once, with the keys that make a submit safe to send twice.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
@@ -69,12 +69,12 @@ impl Wanted {
         &self.job.submit.after
     }
 
-    /// Of those that it names, the ones that are known are waited for.
-    pub fn resolve(&mut self, known: &BTreeMap<String, u64>) {
+    /// Those that it names and that are known are waited for; the others may be of its request.
+    pub fn resolve(&mut self, known: impl Fn(&str) -> Option<JobId>) {
         let Wanted { job, linked, .. } = self;
-        linked.after.retain(|name| match known.get(name) {
+        linked.after.retain(|name| match known(name) {
             Some(id) => {
-                job.submit.after.push(JobId(*id));
+                job.submit.after.push(id);
                 false
             }
             None => true,
@@ -269,7 +269,7 @@ impl Wanted {
         taken: &[Option<Answered<Taken>>],
     ) -> Answered<Wanted> {
         let places = before.as_ref().map_err(|name| {
-            let detail = format!("no job of the request that could be read has the ref `{name}`");
+            let detail = format!("it waits for `{name}`, and no job that was taken has that name");
             Problem::new(Code::NoBlocker, detail)
         })?;
         for place in places {

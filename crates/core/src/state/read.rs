@@ -351,6 +351,14 @@ impl State {
         fits.then(|| self.found(*handle))
     }
 
+    /// The job that has the first key that begins like this one, finished or not.
+    pub fn job_by_key_beginning(&self, key: &Key) -> Option<Found<'_>> {
+        let (named, handle) =
+            self.named.range(Named::new(key.namespace, key.name.clone())..).next()?;
+        let is_ours = named.namespace == key.namespace && named.name.starts_with(&key.name);
+        is_ours.then(|| self.found(*handle))
+    }
+
     /// A job by its UUID.
     pub fn job_by_uuid(&self, uuid: &[u8; 16]) -> Option<Found<'_>> {
         self.find_uuid(uuid).map(|handle| self.found(handle))

@@ -29,6 +29,7 @@ mod dispatch;
 mod edit;
 mod events;
 mod export;
+mod flow;
 mod import;
 mod inspect;
 mod job;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use spindle_access::Target;
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{FetchError, FlowNode, JobFlow, JobRef};
-use spindle_http::{Answered, Code, Pass, Problem, no_job, work_on_bytes};
+use spindle_http::{Answered, Pass, Problem, no_job, work_on_bytes};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
@@ -174,7 +174,7 @@ pub(crate) async fn before(
     };
     if !after.contains(&id) {
         let detail = format!("job {} was not submitted after job {id}", claim.id());
-        return Err(Problem::new(Code::NoBlocker, detail));
+        return Err(Problem::out_of_range(detail));
     }
     let image = api.engine().jobs().get(JobRef::Id(id))?;
     let image = api.bridge().durable(image).await.ok_or_else(no_job)?;

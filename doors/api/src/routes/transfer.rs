@@ -1,8 +1,6 @@
 //! Jobs on their way to another server: all of them with their payloads, page by page, and the same
 //! taken in again.
 
-use std::collections::BTreeMap;
-
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -10,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::JobId;
 use spindle_core::audit::Action;
-use spindle_engine::{FetchError, Gated};
+use spindle_engine::{Engine, FetchError, Gated};
 use spindle_http::{Answered, Pass, Problem, ProblemBody, work_on_bytes};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, RawBody, parse, query};
 use crate::filter::JobFilter;
+use crate::keys;
 use crate::numbers::{bounded, cursor_number};
 use crate::portable::{Import, Portable};
 use crate::reading::{bodies, bytes_of};
@@ -100,7 +99,10 @@ pub(crate) async fn export(
         let mut jobs = Vec::with_capacity(images.len());
         for image in &images {
             match bodies(&reader, image, u32::MAX) {
-                Ok(bodies) => jobs.push(Portable::new(image, &all.absorb(bodies))),
+                Ok(bodies) => {
+                    let after = reader.engine().jobs().created(image.options().open());
+                    jobs.push(Portable::new(image, &all.absorb(bodies), after));
+                }
                 // It was deleted meanwhile.
                 Err(FetchError::Moved) => {}
                 Err(error) => return Err(error),
@@ -119,10 +121,6 @@ pub(crate) struct ImportBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<Portable>, min_items = 1, max_items = 1000)]
     jobs: Vec<&'a RawValue>,
-    /// Numbers that jobs have here which were imported before, by their numbers at the server they
-    /// come from: those that jobs of this request wait for.
-    #[serde(default)]
-    imported: BTreeMap<String, u64>,
 }
 
 /// What became of each job.
@@ -164,7 +162,8 @@ pub(crate) async fn import(
     RawBody(raw): RawBody,
 ) -> Answered<Json<ImportAnswer>> {
     let now_ms = api.engine().now_ms();
-    let read = work_on_bytes(raw.len(), move || read_all(&raw, now_ms)).await?;
+    let reader = api.clone();
+    let read = work_on_bytes(raw.len(), move || read_all(reader.engine(), &raw, now_ms)).await?;
     let mut wanted = Vec::with_capacity(read.len());
     // None: the next of those that are taken says it.
     let places: Vec<Option<OneImport>> = read
@@ -188,15 +187,21 @@ pub(crate) async fn import(
     Ok(Json(ImportAnswer { answers: answers.collect() }))
 }
 
-fn read_all(raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<Import>>> {
-    let ImportBody { jobs, imported } = parse(raw)?;
+/// The job that was imported before under this name.
+fn imported(engine: &Engine, name: &str) -> Option<JobId> {
+    let found = engine.jobs().find_by_key_beginning(&keys::reference_beginning(name));
+    found.without_waiting("whoever waits for it is in a later record")
+}
+
+fn read_all(engine: &Engine, raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<Import>>> {
+    let ImportBody { jobs } = parse(raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
         return Err(Problem::out_of_range("a request has 1 to 1000 jobs"));
     }
     let read = |job: &&RawValue| {
         let mut import = parse::<Portable>(job.get().as_bytes())?.read(now_ms)?;
         if let Import::Job(wanted) = &mut import {
-            wanted.resolve(&imported);
+            wanted.resolve(|name| imported(engine, name));
         }
         Ok(import)
     };
