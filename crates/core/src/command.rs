@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::audit::AuditEntry;
-use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, Origin, TraceParent};
+use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, OnDead, Origin, TraceParent};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
 use crate::schedule::{Due, Schedule};
@@ -266,6 +266,10 @@ pub struct Submit {
     pub event: Option<Bytes>,
     /// The trace it belongs to.
     pub trace: Option<Box<TraceParent>>,
+    /// The jobs that it waits for, at most [`AFTER_MAX`](crate::job::AFTER_MAX) different ones.
+    pub after: Vec<JobId>,
+    /// What becomes of it when one of them ends without being done.
+    pub on_dead: OnDead,
 }
 
 impl Submit {

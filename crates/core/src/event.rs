@@ -115,6 +115,8 @@ events! {
     28 ScheduleRemoved(ScheduleRemoved),
     /// A schedule came to a time. The job, if one came of it, is in the same record.
     29 ScheduleFired(ScheduleFired),
+    /// Jobs that another one waits for have ended, and it goes on, waiting for fewer or none.
+    30 BlockerEnded(BlockerEnded),
 }
 
 /// See [`Event::Leased`].
@@ -266,6 +268,29 @@ pub struct Ready {
     /// Its age.
     #[prost(uint64, tag = "2")]
     pub order: u64,
+}
+
+/// See [`Event::BlockerEnded`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BlockerEnded {
+    /// The job that waited.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Those that it waits for no more, ascending.
+    #[prost(uint64, repeated, tag = "2")]
+    pub ended: Vec<u64>,
+    /// Where it stands now.
+    #[prost(enumeration = "crate::job::Status", tag = "3")]
+    pub status: i32,
+    /// When it may run.
+    #[prost(uint64, optional, tag = "4")]
+    pub run_at_ms: Option<u64>,
+    /// Its age.
+    #[prost(uint64, tag = "5")]
+    pub order: u64,
+    /// It is deleted, and is cancelled because of this job if that is undone; 0 if not.
+    #[prost(uint64, tag = "6")]
+    pub cancelled_by: u64,
 }
 
 /// See [`Event::ResultRead`].

@@ -10,6 +10,10 @@ use crate::payload::Type;
 
 /// The code of a job that somebody cancelled.
 pub(crate) const CANCELLED: &[u8] = b"cancelled";
+/// The code of a job that was cancelled because one that it waited for is dead.
+pub(crate) const AFTER_DEAD: &[u8] = b"after_dead";
+/// The code of a job that was cancelled because one that it waited for is gone.
+pub(crate) const AFTER_GONE: &[u8] = b"after_gone";
 
 /// The first `bytes_max` bytes of what may be a text, or fewer, so that no letter is cut in two.
 pub fn cut_text(text: &[u8], bytes_max: usize) -> &[u8] {
@@ -82,9 +86,11 @@ impl JobImage {
         }
     }
 
-    /// Whether somebody cancelled it; a worker may fail a job with the same code.
+    /// Whether somebody cancelled it, or the end of a job that it waited for did; a worker may fail
+    /// a job with the same code.
     pub fn is_cancelled(&self) -> bool {
-        let says_so = self.outcome.as_ref().is_some_and(|end| end.code == CANCELLED);
+        let codes = [CANCELLED, AFTER_DEAD, AFTER_GONE];
+        let says_so = self.outcome.as_ref().is_some_and(|end| codes.contains(&&end.code[..]));
         let by_worker = self.history.last().is_some_and(|last| {
             last.cause() == Cause::Failed && Some(last.ended_ms) == self.finished_ms
         });

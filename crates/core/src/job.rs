@@ -13,15 +13,20 @@
 //!   any status -- TTL passes, deleted, result consumed, retention or a named limit --> gone
 //! ```
 //!
+//! A job that was submitted `after` others is blocked until they have ended; then it goes on as if
+//! it came at that moment: ready, or scheduled. See [`After`].
+//!
 //! A deletion may be one that can be undone: until its time comes, an unfinished job is parked, a
 //! finished one stays, and nothing else is done to either; see [`Deletion`].
 
+mod after;
 mod attempt;
 mod deletion;
 mod trace;
 
 use bytes::Bytes;
 
+pub use self::after::{AFTER_MAX, After, OnDead};
 pub use self::attempt::{
     ATTEMPTS_KEPT, Attempt, CODE_BYTES_KEPT, Cause, ERROR_BYTES_KEPT, HeldLease,
     MESSAGE_BYTES_KEPT, Words,
@@ -62,25 +67,30 @@ pub enum Status {
     Done = 4,
     /// Failed for good.
     Dead = 5,
+    /// Waits for other jobs to end.
+    Blocked = 6,
 }
 
 impl Status {
     /// All, in the order of their numbers.
-    pub const ALL: [Status; 6] = [
+    pub const ALL: [Status; 7] = [
         Status::Scheduled,
         Status::Ready,
         Status::Leased,
         Status::Parked,
         Status::Done,
         Status::Dead,
+        Status::Blocked,
     ];
 
-    /// Where a job stands that no worker has: parked, or scheduled while its time lies ahead.
-    pub fn waiting(parked: bool, is_ahead: bool) -> Status {
-        match (parked, is_ahead) {
-            (true, _) => Status::Parked,
-            (false, true) => Status::Scheduled,
-            (false, false) => Status::Ready,
+    /// Where a job stands that no worker has: parked, else blocked while it waits for other jobs,
+    /// else scheduled while its time lies ahead.
+    pub fn waiting(parked: bool, is_blocked: bool, is_ahead: bool) -> Status {
+        match (parked, is_blocked, is_ahead) {
+            (true, _, _) => Status::Parked,
+            (false, true, _) => Status::Blocked,
+            (false, false, true) => Status::Scheduled,
+            (false, false, false) => Status::Ready,
         }
     }
 
@@ -377,6 +387,9 @@ pub struct JobOptions {
     /// It is deleted, and that can still be undone.
     #[prost(message, optional, boxed, tag = "34")]
     pub deletion: Option<Box<Deletion>>,
+    /// The jobs that it waits for, or waited for.
+    #[prost(message, optional, boxed, tag = "40")]
+    pub after: Option<Box<After>>,
 }
 
 /// What most jobs have, to be borrowed.
@@ -403,6 +416,7 @@ impl JobOptions {
         pages: Vec::new(),
         trace: None,
         deletion: None,
+        after: None,
     };
 
     /// Whether there is nothing in it.
@@ -427,6 +441,7 @@ impl JobOptions {
             pages,
             trace: None,
             deletion: None,
+            after: None,
         } = self
         else {
             return false;
@@ -436,6 +451,11 @@ impl JobOptions {
             && tags.is_empty()
             && events.is_empty()
             && pages.is_empty()
+    }
+
+    /// The jobs that it still waits for.
+    pub fn open(&self) -> &[u64] {
+        self.after.as_deref().map_or(&[], |after| &after.open)
     }
 
     /// How many bytes `state` and `events` take, in memory and in pages.

@@ -74,6 +74,9 @@ pub enum Rejection {
     /// The schedule is paused, or its time has not come.
     #[error("the schedule is not due")]
     NotDue,
+    /// A job is to wait for one that there is not, that is gone, or that is deleted.
+    #[error("there is no job {0} to wait for")]
+    NoBlocker(JobId),
     /// Not all buckets of the constraint follow its last change yet: ask again.
     #[error("the last change of the constraint is still under way")]
     Rebasing,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use harness::{Server, Step, in_any_life, live_images, random_life};
 use spindle_core::command::{Claim, Compact, Lease, Select};
-use spindle_core::job::{Cause, Label, Scope};
+use spindle_core::job::{Cause, Label, OnDead, Scope};
 use spindle_core::{Command, Event, Found, JobId, JobImage, ReadyBefore, Rejection, Status};
 
 fn leased_by(outcome: &Result<Vec<Event>, Rejection>) -> Option<&spindle_core::event::Leased> {
@@ -120,6 +120,27 @@ fn attempts_and_fails_never_pass_their_maximum() {
             }
         });
     });
+}
+
+#[test]
+fn a_job_runs_only_when_those_before_it_have_ended() {
+    let (blocked, gone_on) = (Cell::new(0), Cell::new(0));
+    in_any_life(|life| {
+        random_life(life, |step| {
+            for job in step.before {
+                let Some(after) = &job.options().after else { continue };
+                let is_live = |id: &u64| step.before.iter().any(|other| other.id == *id);
+                let waits = |id: &u64| is_live(id) || after.on_dead() == OnDead::Wait;
+                assert!(after.open.iter().all(waits), "{job:?} waits for nothing");
+                let is_parked = job.status() == Status::Parked;
+                let is_blocked = job.status() == Status::Blocked;
+                assert!(is_parked || is_blocked != after.open.is_empty(), "{job:?}");
+                blocked.set(blocked.get() + u32::from(is_blocked));
+                gone_on.set(gone_on.get() + u32::from(!is_blocked && !is_parked));
+            }
+        });
+    });
+    assert!(blocked.get() > 500 && gone_on.get() > 500, "{blocked:?} {gone_on:?}");
 }
 
 /// What a lease has to give, by looking at every job.

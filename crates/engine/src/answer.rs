@@ -8,6 +8,7 @@ use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_log::LogError;
 
 use crate::door::Ticket;
+use crate::read::BlockerNow;
 
 /// Why the engine can go on no more.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -146,4 +147,6 @@ pub struct LeasedJob {
     pub keys: Vec<spindle_core::job::Key>,
     /// The trace it belongs to, for whoever works on it.
     pub trace: Option<TraceParent>,
+    /// The jobs that it waited for, as they stand now.
+    pub after: Vec<BlockerNow>,
 }

@@ -70,8 +70,9 @@ pub use observe::{
 };
 pub use options::{Faults, Options};
 pub use read::{
-    Counts, EventSummary, Explanation, FeedError, FeedEvent, FeedId, FeedIdError, FeedPage,
-    FetchError, JobLine, JobProgress, JobRef, QueueLine, QueueView, ScanPage, ScannedJob, Survey,
+    BlockerNow, Counts, EventSummary, Explanation, FeedError, FeedEvent, FeedId, FeedIdError,
+    FeedPage, FetchError, FlowNode, JobFlow, JobLine, JobProgress, JobRef, QueueLine, QueueView,
+    ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
 pub use schedules::{PutSchedule, ScheduleNow};

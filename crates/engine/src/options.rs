@@ -105,6 +105,8 @@ pub struct Faults {
     pub expiry_forgotten: bool,
     /// A start forgets when schedules fire.
     pub schedules_forgotten: bool,
+    /// A start forgets which jobs wait for which.
+    pub flows_forgotten: bool,
     /// Those of the core.
     pub core: spindle_core::state::Faults,
 }

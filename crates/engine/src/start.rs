@@ -198,6 +198,9 @@ fn fold<T: Send>(
         if inner.options.faults.expiry_forgotten {
             inner.state.forget_expiry();
         }
+        if inner.options.faults.flows_forgotten {
+            inner.state.forget_flows();
+        }
         if inner.options.faults.schedules_forgotten {
             inner.state.forget_schedule_timers();
         }

@@ -61,6 +61,7 @@ codes! {
     NotAcceptable "not_acceptable" NOT_ACCEPTABLE "The answer is in no type that was asked for",
     BodyTimeout "body_timeout" REQUEST_TIMEOUT "The body did not come in time",
     PollTimeout "poll_timeout" REQUEST_TIMEOUT "The job is not finished yet",
+    NoBlocker "after_not_found" NOT_FOUND "A job that is to be waited for is not there",
     KeyTaken "key_taken" CONFLICT "Another job has the unique key",
     JobFinished "job_finished" CONFLICT "The job is done or dead",
     JobNotFinished "job_not_finished" CONFLICT "The job is neither done nor dead",
@@ -196,6 +197,7 @@ impl From<Rejection> for Problem {
         let detail = rejection.to_string();
         match rejection {
             Rejection::KeyTaken(id) => Problem::new(Code::KeyTaken, detail).with("job", id.0),
+            Rejection::NoBlocker(id) => Problem::new(Code::NoBlocker, detail).with("job", id.0),
             Rejection::Finished => {
                 Problem::new(Code::JobFinished, "the job is done or dead; retry lets it run again")
             }

@@ -34,8 +34,8 @@ const NAME_BASE64: &str = "^([A-Za-z0-9+/]{4}){0,170}([A-Za-z0-9+/]{4}|\
 const FEED: &str = "^([0-9]{1,15}\\.[0-9]{1,9})?$";
 const TAG: &str = "^(\\*|(W/)?\"[!#-~]*\")$";
 const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
-const STATUSES: &str = "^(scheduled|ready|leased|parked|done|dead)\
-                        (,(scheduled|ready|leased|parked|done|dead))*$";
+const STATUSES: &str = "^(scheduled|ready|leased|parked|blocked|done|dead)\
+                        (,(scheduled|ready|leased|parked|blocked|done|dead))*$";
 
 /// The document as text: its paths in the order of the routes, which is that of reading.
 pub(crate) fn text(description: &OpenApi) -> String {

@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use spindle_access::{Denied, Target};
+use spindle_core::JobId;
 use spindle_core::command::Claim;
 use spindle_engine::JobRef;
 use utoipa::IntoParams;
@@ -208,6 +209,31 @@ impl FromRequestParts<Api> for LeasePath {
         let text = segment(parts, "/api/v1/leases/");
         let claim = claim(api, &mut Pass::of(parts)?, &String::from_utf8_lossy(&text)).await?;
         Ok(LeasePath(claim))
+    }
+}
+
+/// A lease, and a job that its job waited for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct AfterPath {
+    /// The lease's token
+    #[param(value_type = String, rename = "token", format = "lease-token")]
+    pub claim: Claim,
+    /// The number of the job before it
+    #[param(value_type = u64, minimum = 1)]
+    pub id: JobId,
+}
+
+impl FromRequestParts<Api> for AfterPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answered<Self> {
+        let LeasePath(claim) = LeasePath::from_request_parts(parts, api).await?;
+        let text = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let id = text.parse().map(JobId);
+        let id =
+            id.map_err(|_| Problem::out_of_range("a job before another is named by its number"))?;
+        Ok(AfterPath { claim, id })
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct JobFilter {
     #[schema(format = "queue-base64")]
     #[param(format = "queue-base64")]
     pub queue_base64: Option<String>,
-    /// Only those of these statuses, parted by commas: `scheduled`, `ready`, `leased`, `parked`,
+    /// Only those of these statuses, parted by commas: `scheduled`, `ready`, `leased`, `parked`, `blocked`,
     /// `done`, `dead`.
     #[schema(format = "statuses")]
     #[param(format = "statuses")]
@@ -228,8 +228,8 @@ impl JobFilter {
 fn read_statuses(words: &str) -> Answered<Vec<Status>> {
     let read = |word| Status::ALL.into_iter().find(|status| status_word(*status) == word);
     words.split(',').map(read).collect::<Option<_>>().ok_or_else(|| {
-        let detail = "status is scheduled, ready, leased, parked, done or dead, or some of them \
-                      parted by commas";
+        let detail = "status is scheduled, ready, leased, parked, blocked, done or dead, or some of \
+                      them parted by commas";
         Problem::out_of_range(detail)
     })
 }

@@ -58,7 +58,19 @@ pub(crate) fn is_same(image: &JobImage, [key, request]: &[Key; 2]) -> Option<boo
 pub(crate) fn reference(id: u64, created_at: &str, payload: &[u8]) -> [Key; 2] {
     let sum = Sha256::digest(payload);
     let sum: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    once(format!("{IMPORTED}{id}:{created_at}:{sum}").as_bytes(), IMPORTED.as_bytes())
+    let name = reference_name(id, created_at);
+    once(format!("{IMPORTED}{name}:{sum}").as_bytes(), IMPORTED.as_bytes())
+}
+
+/// What names a job at the server that it comes from.
+pub(crate) fn reference_name(id: u64, created_at: &str) -> String {
+    format!("{id}:{created_at}")
+}
+
+/// How the [`reference`] of a job of this name begins, whatever its payload.
+pub(crate) fn reference_beginning(name: &str) -> Key {
+    let [key, _] = once(format!("{IMPORTED}{name}:").as_bytes(), IMPORTED.as_bytes());
+    key
 }
 
 /// Whether a key is a [`reference`].

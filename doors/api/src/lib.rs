@@ -21,6 +21,7 @@ mod extract;
 mod filter;
 mod instant;
 mod keys;
+mod linking;
 mod links;
 mod metrics;
 mod naming;

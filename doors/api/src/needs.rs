@@ -32,6 +32,7 @@ pub(crate) const NEEDS: Table = &[
     // Workers of other doors have no token of a lease.
     ("POST", "/api/v1/jobs/{id}/output", Named(Work)),
     ("POST", "/api/v1/jobs/{id}/progress", Named(Work)),
+    ("GET", "/api/v1/jobs/{id}/flow", Named(Read)),
     ("GET", "/api/v1/constraints", All(Read)),
     ("GET", "/api/v1/constraints/{name}", All(Read)),
     ("PUT", "/api/v1/constraints/{name}", All(Manage)),
@@ -55,6 +56,8 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/leases/{token}/release", Named(Work)),
     ("POST", "/api/v1/leases/{token}/progress", Named(Work)),
     ("POST", "/api/v1/leases/{token}/output", Named(Work)),
+    // Of a job that the leased one waited for, whatever its queue.
+    ("GET", "/api/v1/leases/{token}/after/{id}", Named(Work)),
     ("GET", "/api/v1/queues", All(Read)),
     ("GET", "/api/v1/queues/{name}", Named(Read)),
     ("POST", "/api/v1/queues/{name}/pause", Named(Manage)),

@@ -12,6 +12,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
+use crate::linking::Linked;
+use crate::submit::OnDeadWord;
 use crate::taking::Wanted;
 use crate::typed::{self, Kind, present};
 use crate::view::{self, Bodies};
@@ -68,6 +70,13 @@ pub(crate) struct Portable {
     /// Words to search by, in base64: those of other doors may be any bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags_base64: Vec<String>,
+    /// The jobs that it still waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100)]
+    after: Vec<PortableAfter>,
+    /// What happens when one of them dies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_dead: Option<OnDeadWord>,
     /// The UUID it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
@@ -113,6 +122,28 @@ enum Word {
     Job,
 }
 
+/// A job that another one waits for, as an export names it.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortableAfter {
+    /// Its number at the server it comes from.
+    id: u64,
+    /// When it was submitted there. Not there if it is dead.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    created_at: String,
+}
+
+impl PortableAfter {
+    fn of((id, created_ms): (JobId, Option<u64>)) -> PortableAfter {
+        let created_at = created_ms.map(instant::shown).unwrap_or_default();
+        PortableAfter { id: id.0, created_at }
+    }
+
+    fn name(&self) -> String {
+        keys::reference_name(self.id, &self.created_at)
+    }
+}
+
 /// A name of a job.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -136,8 +167,8 @@ pub(crate) enum Import {
 }
 
 impl Portable {
-    /// A job with its bytes.
-    pub fn new(image: &JobImage, bodies: &Bodies) -> Portable {
+    /// A job with its bytes. `after`: the jobs that it still waits for, and when each came.
+    pub fn new(image: &JobImage, bodies: &Bodies, after: Vec<(JobId, Option<u64>)>) -> Portable {
         let options = image.options();
         let (queue, queue_base64) = naming::text_or_base64(&image.queue);
         let time = |ms: Option<u64>| ms.map(instant::shown);
@@ -174,6 +205,12 @@ impl Portable {
             keep_read_ms: options.keep_read_ms,
             drop_result: options.drop_result,
             tags_base64: options.tags.iter().map(|tag| naming::to_base64(tag)).collect(),
+            after: after.into_iter().map(PortableAfter::of).collect(),
+            on_dead: options
+                .after
+                .as_deref()
+                .filter(|after| !after.open.is_empty())
+                .map(|after| after.on_dead().into()),
             uuid: image.uuid().map(|uuid| Uuid::from_bytes(uuid).to_string()),
             keys: options.keys.iter().map(PortableKey::of).collect(),
             state_base64: options.state.as_ref().map(|state| naming::to_base64(state)),
@@ -239,8 +276,12 @@ impl Portable {
         submit.keys = self.keys.iter().map(PortableKey::read).collect::<Answered<_>>()?;
         // A job that was imported before, and comes from there, has the reference of then.
         submit.keys.retain(|key| !keys::is_reference(key));
+        submit.on_dead = self.on_dead.unwrap_or_default().into();
+        let after = self.after.iter().map(PortableAfter::name).collect();
+        let name = Some(keys::reference_name(self.id, &self.created_at));
+        let linked = Linked { name, after };
         let job = NewJob { submit, payload: Payload::new(payload, kind) };
-        Ok(Import::Job(Box::new(Wanted::imported(job, once))))
+        Ok(Import::Job(Box::new(Wanted::imported(job, once, linked))))
     }
 }
 

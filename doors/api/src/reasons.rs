@@ -4,12 +4,12 @@
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome};
 use spindle_core::{JobImage, ReadyBefore, Status, Tries, cut_text};
-use spindle_engine::HeldBack;
+use spindle_engine::{BlockerNow, HeldBack};
 use spindle_http::door_word;
 use utoipa::ToSchema;
 
 use crate::instant;
-use crate::view::{error_text, text};
+use crate::view::{error_text, status_word, text};
 
 /// The longest text of a worker that is shown, in bytes; the job has it in full.
 const WORD_BYTES_MAX: usize = 256;
@@ -17,7 +17,7 @@ const WORD_BYTES_MAX: usize = 256;
 /// One thing that is known.
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Reason {
-    /// For programs: `scheduled`, `backoff`, `parked`, `leased`, `done`, `dead`, `deleted`, `paused`,
+    /// For programs: `scheduled`, `backoff`, `parked`, `blocked`, `leased`, `done`, `dead`, `deleted`, `paused`,
     /// `constraint`, `position`, `nobody_waits`, `workers_wait`, `last_attempt`.
     pub code: &'static str,
     /// For people.
@@ -72,7 +72,8 @@ pub(crate) fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
         return Some(reason.until(Some(deletion.gone_ms)).next("undo its deletion", String::new()));
     }
     Some(match image.status() {
-        Status::Ready => return None,
+        // What it waits for is looked up beside it.
+        Status::Ready | Status::Blocked => return None,
         Status::Scheduled if image.fails > 0 || image.attempts > 0 => {
             let next = next_try(image, tries);
             Reason::new("backoff", format!("it waits until its backoff is over, for {next}"))
@@ -94,6 +95,41 @@ pub(crate) fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
     })
 }
 
+/// That it waits for other jobs, and how the first of them stand.
+pub(crate) fn blocked(image: &JobImage, waits_for: &[BlockerNow]) -> Option<Reason> {
+    if image.options().deletion.is_some() {
+        return None;
+    }
+    let first = waits_for.first()?;
+    let ids: Vec<String> = waits_for.iter().map(|blocker| blocker.id.to_string()).collect();
+    let more = image.options().open().len() - ids.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let word = if ids.len() == 1 && more.is_empty() { "job" } else { "jobs" };
+    let stand: Vec<String> = waits_for.iter().map(standing).collect();
+    let because = format!("it waits for {word} {}{more}: {}", ids.join(", "), stand.join("; "));
+    let dead = waits_for.iter().find(|blocker| blocker.status == Some(Status::Dead));
+    let (next, command) = match dead {
+        Some(dead) => {
+            ("retry the dead one, or cancel this one", format!("spindle retry {}", dead.id))
+        }
+        None => ("see why the first of them is not done", format!("spindle why {}", first.id)),
+    };
+    Some(Reason::new("blocked", because).next(next, command))
+}
+
+/// How a job stands that another one waits for.
+fn standing(blocker: &BlockerNow) -> String {
+    let id = blocker.id;
+    match blocker.status {
+        _ if blocker.is_deleted => format!("{id} is deleted, which can still be undone"),
+        Some(Status::Leased) if !blocker.worker.is_empty() => {
+            format!("{id} is leased by {}", text(&blocker.worker))
+        }
+        Some(status) => format!("{id} is {}", status_word(status)),
+        None => format!("{id} is gone"),
+    }
+}
+
 /// The try a job waits for: the next failure counts, or after a lost worker the next attempt.
 fn next_try(image: &JobImage, tries: &Tries) -> String {
     let failed = image.history.last().is_none_or(|last| last.cause() == Cause::Failed);
@@ -113,7 +149,11 @@ fn of(word: &str, number: u32, max: u32) -> String {
 /// Why a job is dead, in one sentence.
 fn death(image: &JobImage, tries: &Tries) -> String {
     if image.is_cancelled() {
-        return "somebody cancelled it".to_owned();
+        let message = image.outcome.as_deref().map(|outcome| text(&outcome.message));
+        return match message.filter(|message| !message.is_empty()) {
+            Some(because) => format!("it was cancelled: {because}"),
+            None => "somebody cancelled it".to_owned(),
+        };
     }
     let attempt = || of("attempt", image.attempts, tries.attempts_max.value);
     let outcome = image.outcome.as_deref();

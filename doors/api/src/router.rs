@@ -16,9 +16,9 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    activity, audit, backup, bulk, clock, constraints, docs, events, failures, health, history,
-    jobd, jobs, lease_batch, leases, list, queues, reports, schedules, server, settings, submit,
-    transfer, wait, why, workers,
+    activity, audit, backup, bulk, clock, constraints, docs, events, failures, flows, health,
+    history, jobd, jobs, lease_batch, leases, list, queues, reports, schedules, server, settings,
+    submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -92,6 +92,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(reports::lease_progress))
         .routes(routes!(reports::lease_output))
         .routes(routes!(why::why))
+        .routes(routes!(flows::flow))
         .routes(routes!(constraints::list))
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
@@ -107,6 +108,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(leases::complete))
         .routes(routes!(leases::fail))
         .routes(routes!(leases::release))
+        .routes(routes!(flows::before))
         .routes(routes!(queues::list))
         .routes(routes!(queues::show))
         .routes(routes!(queues::pause))

@@ -1,10 +1,12 @@
 //! What a client says about a job it submits.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::command::Submit;
-use spindle_core::job::Origin;
+use spindle_core::job::{AFTER_MAX, OnDead, Origin};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{NewJob, Payload};
 use utoipa::ToSchema;
@@ -17,6 +19,8 @@ use spindle_http::{Answered, Problem, whole, whole_or_null};
 /// Words to search by: the most of a job, and the longest.
 pub(crate) const TAGS_MAX: usize = 64;
 pub(crate) const TAG_CHARS_MAX: usize = 128;
+/// The longest `ref`.
+const REF_CHARS_MAX: usize = 64;
 
 /// A job to submit. Everything but the queue may be left out.
 #[derive(Deserialize, ToSchema)]
@@ -74,9 +78,63 @@ pub(crate) struct NewJobBody {
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
+    /// Jobs that it waits for, at most 100 different ones: it is `blocked` until all of them are
+    /// done. Numbers; within a batch also the `ref` of another job of the batch.
+    #[serde(default)]
+    pub after: Vec<AfterItem>,
+    /// What happens when one of them dies, or is gone without having been done.
+    #[serde(default)]
+    on_dead: OnDeadWord,
+    /// A name for this job within its batch, which others of the batch may have in `after`: 1 to 64
+    /// letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    pub r#ref: Option<String>,
     /// As the header `Idempotency-Key`, for this job: each job of a batch can have its own.
     #[schema(format = "idempotency-key", min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
+}
+
+/// A job that another one is to wait for.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum AfterItem {
+    /// Its number.
+    Id(u64),
+    /// Its `ref`, within a batch.
+    Ref(String),
+}
+
+/// What happens to a job when one that it waits for dies, or is gone without having been done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnDeadWord {
+    /// It is cancelled.
+    #[default]
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It goes on waiting while the dead one can be retried.
+    Wait,
+}
+
+impl From<OnDeadWord> for OnDead {
+    fn from(word: OnDeadWord) -> OnDead {
+        match word {
+            OnDeadWord::Cancel => OnDead::Cancel,
+            OnDeadWord::Run => OnDead::Run,
+            OnDeadWord::Wait => OnDead::Wait,
+        }
+    }
+}
+
+impl From<OnDead> for OnDeadWord {
+    fn from(on_dead: OnDead) -> OnDeadWord {
+        match on_dead {
+            OnDead::Cancel => OnDeadWord::Cancel,
+            OnDead::Run => OnDeadWord::Run,
+            OnDead::Wait => OnDeadWord::Wait,
+        }
+    }
 }
 
 /// What a unique key does.
@@ -108,16 +166,19 @@ pub(crate) enum UniqueMode {
 impl NewJobBody {
     /// Refuses what makes no sense for a job that comes again and again.
     pub fn check_repeatable(&self) -> Answered<()> {
-        if self.run_at.is_none() && !self.parked && self.unique.is_none() {
+        let is_alone = self.after.is_empty() && self.r#ref.is_none();
+        if self.run_at.is_none() && !self.parked && self.unique.is_none() && is_alone {
             return Ok(());
         }
-        let detail = "the job of a schedule takes no run_at, parked or unique: see overlap";
+        let detail =
+            "the job of a schedule takes no run_at, parked, after, ref or unique: see overlap";
         Err(Problem::bad_field(detail))
     }
 
     /// The engine's words for it.
     pub fn into_new_job(self, now_ms: u64) -> Answered<NewJob> {
         let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;
+        self.check_after()?;
         let base64 = self.payload_base64.as_deref();
         let (payload, kind) = typed::read("payload", self.payload, base64, self.payload_type)?;
         check_tags(&self.tags)?;
@@ -137,12 +198,60 @@ impl NewJobBody {
         submit.backoff = self.backoff.map(Backoff::read).transpose()?;
         submit.keep_ms = self.keep_ms;
         submit.parked = self.parked;
+        let after: BTreeSet<JobId> = self.after.iter().filter_map(AfterItem::id).collect();
+        submit.after = after.into_iter().collect();
+        submit.on_dead = self.on_dead.into();
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();
         if let Some(unique) = &self.unique {
             keys::check("unique.key", unique.key.chars().count())?;
             submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
         }
         Ok(NewJob { submit, payload: Payload::new(payload, kind) })
+    }
+}
+
+impl NewJobBody {
+    fn check_after(&self) -> Answered<()> {
+        let ids: BTreeSet<JobId> = self.after.iter().filter_map(AfterItem::id).collect();
+        let refs: BTreeSet<&str> = self.after.iter().filter_map(AfterItem::name).collect();
+        if ids.len() + refs.len() > AFTER_MAX {
+            let detail = format!("after names at most {AFTER_MAX} different jobs");
+            return Err(Problem::out_of_range(detail));
+        }
+        if self.on_dead != OnDeadWord::default() && self.after.is_empty() {
+            return Err(Problem::bad_field("on_dead says nothing without after"));
+        }
+        let names = self.after.iter().filter_map(AfterItem::name).chain(self.r#ref.as_deref());
+        for name in names {
+            check_ref(name)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_ref(name: &str) -> Answered<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=REF_CHARS_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let detail = format!("a ref is 1 to {REF_CHARS_MAX} letters, digits, `-`, `_` and `.`");
+    Err(Problem::out_of_range(detail))
+}
+
+impl AfterItem {
+    fn id(&self) -> Option<JobId> {
+        match self {
+            AfterItem::Id(id) => Some(JobId(*id)),
+            AfterItem::Ref(_) => None,
+        }
+    }
+
+    /// The `ref` it names.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            AfterItem::Id(_) => None,
+            AfterItem::Ref(name) => Some(name),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Taking jobs in: one, or many at once, with the keys that make a submit safe to send twice.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use spindle_core::job::Key;
 use spindle_core::{JobId, Rejection};
@@ -9,6 +9,7 @@ use spindle_http::{Answered, Code, Problem, Trace};
 
 use crate::api::Api;
 use crate::keys;
+use crate::linking::{Linked, Links};
 use crate::submit::{NewJobBody, UniqueMode};
 
 /// A key can be free again when the job that had it is looked at: then the submit is made again.
@@ -19,6 +20,8 @@ pub(crate) struct Wanted {
     job: NewJob,
     once: Option<[Key; 2]>,
     mode: UniqueMode,
+    /// What it says of other jobs of its request.
+    linked: Linked,
 }
 
 /// A job that was taken, or was there already.
@@ -37,6 +40,8 @@ impl Wanted {
         now_ms: u64,
     ) -> Answered<Wanted> {
         let mode = body.unique.as_ref().map(|unique| unique.mode).unwrap_or_default();
+        let after = body.after.iter().filter_map(|item| item.name().map(str::to_owned)).collect();
+        let linked = Linked { name: body.r#ref.clone(), after };
         let mut job = body.into_new_job(now_ms)?;
         job.submit.trace = trace;
         if let Some(once) = &once {
@@ -44,13 +49,36 @@ impl Wanted {
             job.submit.keys.splice(0..0, once.clone());
         }
         job.submit.replaces = mode == UniqueMode::Replace;
-        Ok(Wanted { job, once, mode })
+        Ok(Wanted { job, once, mode, linked })
     }
 
     /// A job of another server, with the names it had there and the one it has for being imported.
-    pub fn imported(mut job: NewJob, once: [Key; 2]) -> Wanted {
+    /// `linked` names it and those that it waits for by their numbers there.
+    pub fn imported(mut job: NewJob, once: [Key; 2], linked: Linked) -> Wanted {
         job.submit.keys.splice(0..0, once.clone());
-        Wanted { job, once: Some(once), mode: UniqueMode::Reject }
+        Wanted { job, once: Some(once), mode: UniqueMode::Reject, linked }
+    }
+
+    /// What it says of other jobs of its request.
+    pub fn linked(&self) -> &Linked {
+        &self.linked
+    }
+
+    /// The jobs that it waits for, as far as they were there before its request.
+    pub fn after(&self) -> &[JobId] {
+        &self.job.submit.after
+    }
+
+    /// Those that it names and that are known are waited for; the others may be of its request.
+    pub fn resolve(&mut self, known: impl Fn(&str) -> Option<JobId>) {
+        let Wanted { job, linked, .. } = self;
+        linked.after.retain(|name| match known(name) {
+            Some(id) => {
+                job.submit.after.push(id);
+                false
+            }
+            None => true,
+        });
     }
 
     /// The queue it is for.
@@ -60,7 +88,7 @@ impl Wanted {
 
     /// The job to submit, and what is needed when its key turns out to be taken.
     fn split(self) -> (NewJob, Claim) {
-        let Wanted { job, once, mode } = self;
+        let Wanted { job, once, mode, .. } = self;
         let again = (!job.submit.keys.is_empty()).then(|| job.clone());
         (job, Claim { again, once, mode })
     }
@@ -110,7 +138,8 @@ impl Claim {
         };
         let image = api.engine().jobs().get(JobRef::Id(*other))?;
         let Some(image) = api.bridge().durable(image).await else {
-            let again = Wanted { job, once: self.once, mode: self.mode };
+            let (once, mode, linked) = (self.once, self.mode, Linked::default());
+            let again = Wanted { job, once, mode, linked };
             return Ok(Outcome::Free(Box::new(again)));
         };
         let existing = Ok(Outcome::Taken(Taken { id: *other, existing: true }));
@@ -133,12 +162,45 @@ impl Claim {
     }
 }
 
-/// Takes jobs in their order, each for itself: an answer for each of them, all durable, after one
-/// wait for the disk.
-pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Taken>> {
+/// A job that was submitted, and whether it was taken.
+struct Asked {
+    claim: Claim,
+    submitted: Result<JobId, Refused>,
+}
+
+impl Asked {
+    async fn resolve(self, api: &Api) -> Answered<Taken> {
+        match self.claim.resolve(api, self.submitted).await? {
+            Outcome::Taken(taken) => Ok(taken),
+            Outcome::Free(wanted) => wanted.take(api).await,
+        }
+    }
+}
+
+/// Takes jobs, each for itself: an answer for each of them, all durable, after one wait for the disk.
+/// They are taken in their order, but for those that wait for later ones of the request.
+///
+/// # Errors
+///
+/// They wait for each other in a circle, or two have the same name.
+pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Answered<Vec<Answered<Taken>>> {
+    if let Some(links) = Links::of(wanted.iter().map(Wanted::linked))? {
+        return Ok(take_linked(api, wanted, links).await);
+    }
+    let mut answers = Gated::open(());
+    let asked = submit_all(api, wanted, &mut answers).await;
+    api.bridge().durable(answers).await;
+    let mut taken = Vec::with_capacity(asked.len());
+    for asked in asked {
+        taken.push(asked.resolve(api).await);
+    }
+    Ok(taken)
+}
+
+/// Submits jobs in their order. What the answers wait for goes to `answers`.
+async fn submit_all(api: &Api, wanted: Vec<Wanted>, answers: &mut Gated<()>) -> Vec<Asked> {
     let (mut jobs, claims): (VecDeque<NewJob>, Vec<Claim>) =
         wanted.into_iter().map(Wanted::split).unzip();
-    let mut answers = Gated::open(());
     let mut submitted = Vec::with_capacity(claims.len());
     while !jobs.is_empty() {
         let bytes = jobs.iter().map(|job| job.payload.len()).sum();
@@ -152,17 +214,72 @@ pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Vec<Answered<Ta
             api.engine().jobs().submit_batch(&mut jobs)
         };
         submitted.extend(taken.into_iter().map(|answer| answers.absorb(answer)));
-        // Others come in between.
-        tokio::task::yield_now().await;
+        if !jobs.is_empty() {
+            // Others come in between.
+            tokio::task::yield_now().await;
+        }
+    }
+    let asked = |(claim, submitted)| Asked { claim, submitted };
+    claims.into_iter().zip(submitted).map(asked).collect()
+}
+
+/// Others come in between after so many jobs.
+const LINKED_PER_TURN: usize = 32;
+
+/// As [`take_many`], level by level: a job is submitted when those that it waits for have numbers.
+async fn take_linked(api: &Api, wanted: Vec<Wanted>, links: Links) -> Vec<Answered<Taken>> {
+    let mut taken: Vec<Option<Answered<Taken>>> = wanted.iter().map(|_| None).collect();
+    let mut wanted: Vec<Option<Wanted>> = wanted.into_iter().map(Some).collect();
+    let mut answers = Gated::open(());
+    let mut since_others = 0;
+    for level in links.levels {
+        let (mut places, mut ready) = (Vec::new(), Vec::new());
+        for place in level {
+            let Some(job) = wanted[place].take() else { continue };
+            match job.behind(&links.before[place], &taken) {
+                Ok(job) => {
+                    places.push(place);
+                    ready.push(job);
+                }
+                Err(problem) => taken[place] = Some(Err(problem)),
+            }
+        }
+        since_others += ready.len();
+        let asked = submit_all(api, ready, &mut answers).await;
+        for (place, asked) in places.into_iter().zip(asked) {
+            taken[place] = Some(match asked.submitted {
+                Ok(id) => Ok(Taken { id, existing: false }),
+                Err(_) => asked.resolve(api).await,
+            });
+        }
+        if since_others >= LINKED_PER_TURN {
+            since_others = 0;
+            tokio::task::yield_now().await;
+        }
     }
     api.bridge().durable(answers).await;
-    let mut taken = Vec::with_capacity(claims.len());
-    for (claim, submitted) in claims.into_iter().zip(submitted) {
-        taken.push(match claim.resolve(api, submitted).await {
-            Ok(Outcome::Taken(taken)) => Ok(taken),
-            Ok(Outcome::Free(wanted)) => wanted.take(api).await,
-            Err(problem) => Err(problem),
-        });
+    taken.into_iter().flatten().collect()
+}
+
+impl Wanted {
+    /// The job, waiting for those of its request that were taken before it.
+    fn behind(
+        mut self,
+        before: &Result<BTreeSet<usize>, String>,
+        taken: &[Option<Answered<Taken>>],
+    ) -> Answered<Wanted> {
+        let places = before.as_ref().map_err(|name| {
+            let detail = format!("it waits for `{name}`, and no job that was taken has that name");
+            Problem::new(Code::NoBlocker, detail)
+        })?;
+        for place in places {
+            let Some(Ok(Taken { id, .. })) = &taken[*place] else {
+                let detail =
+                    format!("job {} of the request, which it waits for, is refused", place + 1);
+                return Err(Problem::new(Code::NoBlocker, detail));
+            };
+            self.job.submit.after.push(*id);
+        }
+        Ok(self)
     }
-    taken
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, HeldLease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
-use spindle_engine::{Engine, HeldBack, JobNow, Progress, failure_words, fingerprint_of};
+use spindle_engine::{
+    BlockerNow, Engine, HeldBack, JobNow, Progress, failure_words, fingerprint_of,
+};
 use spindle_http::door_word;
 use spindle_msgpack::to_json;
 use utoipa::ToSchema;
@@ -16,6 +18,7 @@ use crate::deletion::Deletion;
 use crate::instant;
 use crate::keys;
 use crate::naming;
+use crate::submit::OnDeadWord;
 use crate::typed::{self, Kind};
 
 /// A job. What a job does not have is left out.
@@ -34,7 +37,7 @@ pub(crate) struct Job {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "queue-base64")]
     queue_base64: Option<String>,
-    /// `scheduled`, `ready`, `leased`, `parked`, `done` or `dead`.
+    /// `scheduled`, `ready`, `leased`, `parked`, `blocked`, `done` or `dead`.
     #[schema(example = "ready")]
     status: &'static str,
     /// The door it came through: `api`, `workq`, `gearman`, `gearman_draft`, `lightjq`, `jobq`.
@@ -88,6 +91,12 @@ pub(crate) struct Job {
     /// Words to search by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    /// The jobs that it waits for or waited for, as they stand now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after: Vec<AfterShown>,
+    /// What happens when one of them dies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_dead: Option<OnDeadWord>,
     /// The unique key it was submitted with, while it holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_key: Option<String>,
@@ -142,6 +151,27 @@ pub(crate) struct Job {
     history: Vec<AttemptShown>,
 }
 
+/// Whether nobody has a job yet that may still be worked on.
+pub(crate) fn waits(status: Status) -> bool {
+    matches!(status, Status::Ready | Status::Scheduled | Status::Parked | Status::Blocked)
+}
+
+/// A job that another one waits for, or waited for.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AfterShown {
+    /// Its number.
+    pub id: u64,
+    /// Where it stands; `gone` if it is not kept any more.
+    #[schema(example = "done")]
+    pub status: &'static str,
+}
+
+impl From<BlockerNow> for AfterShown {
+    fn from(blocker: BlockerNow) -> AfterShown {
+        AfterShown { id: blocker.id.0, status: blocker.status.map_or("gone", status_word) }
+    }
+}
+
 /// A constraint that keeps a job from starting now.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldBy {
@@ -166,8 +196,11 @@ impl HeldBy {
 
     /// What holds a job back that might start.
     pub fn all(image: &JobImage, held_back: Vec<HeldBack>) -> Vec<HeldBy> {
-        let waits = matches!(image.status(), Status::Ready | Status::Scheduled | Status::Parked);
-        if waits { held_back.into_iter().map(HeldBy::of).collect() } else { Vec::new() }
+        if waits(image.status()) {
+            held_back.into_iter().map(HeldBy::of).collect()
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -249,7 +282,8 @@ pub(crate) struct Result {
     /// The error, as the worker gave it. One that is MessagePack and no text is shown as JSON.
     #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
-    /// A code, as the worker gave it, or of the server: `timeout`, `worker_lost`, `cancelled`.
+    /// A code, as the worker gave it, or of the server: `timeout`, `worker_lost`,
+    /// `cancelled`, `after_dead`, `after_gone`.
     #[serde(skip_serializing_if = "String::is_empty")]
     code: String,
 }
@@ -358,6 +392,8 @@ impl Job {
             },
             keep_ms: options.keep_ms,
             tags: options.tags.iter().map(|tag| text(tag)).collect(),
+            after: engine.jobs().before(image).into_iter().map(AfterShown::from).collect(),
+            on_dead: options.after.as_deref().map(|after| after.on_dead().into()),
             unique_key: keys::unique_of(image),
             traceparent: options.trace.as_deref().map(ToString::to_string),
             foreground: image.foreground,
@@ -484,6 +520,7 @@ pub(crate) fn status_word(status: Status) -> &'static str {
         Status::Parked => "parked",
         Status::Done => "done",
         Status::Dead => "dead",
+        Status::Blocked => "blocked",
     }
 }
 

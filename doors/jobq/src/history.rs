@@ -131,7 +131,8 @@ pub fn events_of(image: &JobImage) -> Vec<Entry> {
 fn engine_state(image: &JobImage) -> String {
     match image.status() {
         Status::Scheduled => scheduled(image.options().run_at_ms.unwrap_or_default()),
-        Status::Ready => ready(),
+        // Jobq knows no job that waits for others: it is told that it waits.
+        Status::Ready | Status::Blocked => ready(),
         Status::Parked => "[\"PARKED\"]".to_owned(),
         Status::Leased => image.lease.as_ref().map_or_else(ready, |lease| {
             leased(lease.door(), &lease.worker, image.attempts, lease.started_ms)

@@ -217,19 +217,22 @@ pub(crate) struct Counts {
     pub ready: u64,
     pub leased: u64,
     pub parked: u64,
+    #[serde(default)]
+    pub blocked: u64,
     pub done: u64,
     pub dead: u64,
 }
 
 impl Counts {
     /// Each status with its count, in the order of a job's life.
-    pub fn all(&self) -> [(&'static str, u64); 6] {
-        let Counts { scheduled, ready, leased, parked, done, dead } = *self;
+    pub fn all(&self) -> [(&'static str, u64); 7] {
+        let Counts { scheduled, ready, leased, parked, blocked, done, dead } = *self;
         [
             ("scheduled", scheduled),
             ("ready", ready),
             ("leased", leased),
             ("parked", parked),
+            ("blocked", blocked),
             ("done", done),
             ("dead", dead),
         ]

@@ -48,7 +48,7 @@ fn state_of(image: &JobImage) -> JobState {
         Status::Done => JobState::Completed,
         Status::Dead => JobState::Failed,
         Status::Leased => JobState::Leased,
-        Status::Parked => JobState::New,
+        Status::Parked | Status::Blocked => JobState::New,
         Status::Scheduled | Status::Ready => {
             if image.attempts == 0 && image.fails == 0 {
                 JobState::New

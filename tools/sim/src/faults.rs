@@ -92,6 +92,16 @@ faults! {
     FiringNotLogged => engine.core.firing_not_logged;
     /// A start forgets when schedules fire: a missed time is lost.
     SchedulesForgotten => engine.schedules_forgotten;
+    /// A job that waits for others goes on when the first of them ends.
+    UnblockedEarly => engine.core.unblocked_early;
+    /// A dead job counts as done for those that wait for it.
+    DeadCountsAsDone => engine.core.dead_counts_as_done;
+    /// Nobody hears of the end of a job that was cancelled because of another.
+    CascadeForgotten => engine.core.cascade_forgotten;
+    /// Nobody hears that a job is gone that they wait for.
+    GoneNotTold => engine.core.gone_not_told;
+    /// A start forgets which jobs wait for which.
+    FlowsForgotten => engine.flows_forgotten;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -126,7 +126,7 @@ fn later(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 /// A job is done or dead.
-fn end(
+pub(super) fn end(
     cx: &mut Context<'_>,
     number: u32,
     status: Status,
@@ -144,6 +144,9 @@ fn end(
     if let Some(options) = image.options.as_mut() {
         options.run_at_ms = None;
         options.deletion = None;
+        if let Some(after) = options.after.as_mut() {
+            after.open.clear();
+        }
     }
     let mut outcome = outcome.unwrap_or_default();
     if status == Status::Dead && cause != Cause::Failed && outcome.code.is_empty() {

@@ -3,7 +3,7 @@
 use crate::command::Edit;
 use crate::decide::limits::{check_matched, emit_relabelled};
 use crate::decide::room::{self, Newcomer};
-use crate::decide::{Context, Decided, check_queue, refuse_if};
+use crate::decide::{Context, Decided, check_queue, flows, refuse_if};
 use crate::event::{Edited, Event, Gone, ResultRead};
 use crate::job::{Cause, JobId, JobImage, Status};
 use crate::payload::BytesRef;
@@ -42,7 +42,11 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
         options.deletion = None;
         // A younger job may have taken a unique key meanwhile, and keeps it.
         options.keys.retain(|key| cx.state.job_by_key(key).is_none_or(|holder| holder.id() == id));
+        if let Some(after) = options.after.as_mut() {
+            flows::after_again(cx.state, after);
+        }
     }
+    retried.status = Status::waiting(false, !retried.options().open().is_empty(), false) as i32;
     cx.emit(Event::Retried(retried), true);
     Ok(())
 }
@@ -61,7 +65,7 @@ pub(super) fn edit(cx: &mut Context<'_>, edit: &Edit) -> Decided {
     }
     let run_at_ms = edit.run_at_ms.or(job.run_at_ms()).filter(|run_at| *run_at > cx.now_ms);
     let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
-    let status = Status::waiting(parked, run_at_ms.is_some());
+    let status = job.waiting(parked, run_at_ms.is_some());
     let order =
         if status == Status::Ready && job.order() == 0 { cx.next_order() } else { job.order() };
     let edited = Edited {

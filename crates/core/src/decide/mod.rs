@@ -3,6 +3,7 @@
 mod audit;
 mod compaction;
 mod finish;
+mod flows;
 mod hold;
 mod lease;
 mod limits;

@@ -2,9 +2,11 @@
 
 use crate::command::Submit;
 use crate::decide::room::{self, Newcomer};
-use crate::decide::{Context, Decided, check_queue, refuse_if};
+use crate::decide::{Context, Decided, check_queue, flows, refuse_if};
 use crate::event::{Event, Gone};
-use crate::job::{Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status};
+use crate::job::{
+    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status,
+};
 use crate::payload::BytesRef;
 use crate::rejection::Rejection;
 use crate::state::{State, event_fits, state_fits};
@@ -46,7 +48,9 @@ pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64])
     room::check(cx.state, &newcomer)?;
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms)
         && !cx.state.faults().scheduled_at_once;
-    let status = Status::waiting(submit.parked, ahead);
+    let after = flows::after(cx.state, submit)?;
+    let is_blocked = after.as_ref().is_some_and(|after| !after.open.is_empty());
+    let status = Status::waiting(submit.parked, is_blocked, ahead);
     let start_ms = submit.run_at_ms.unwrap_or(cx.now_ms);
     refuse_if(
         submit.ttl_ms.is_some_and(|ttl| start_ms.saturating_add(ttl) <= cx.now_ms),
@@ -71,7 +75,7 @@ pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64])
         uuid_high,
         uuid_low,
         payload: Some(submit.payload.clone()),
-        options: options(cx.state, submit, ahead),
+        options: options(cx.state, submit, ahead, after),
         foreground: submit.foreground,
         ..JobImage::default()
     };
@@ -98,7 +102,12 @@ fn replaced(state: &State, submit: &Submit) -> Result<Vec<u64>, Rejection> {
 }
 
 /// What few submits ask for.
-fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions>> {
+fn options(
+    state: &State,
+    submit: &Submit,
+    ahead: bool,
+    after: Option<Box<After>>,
+) -> Option<Box<JobOptions>> {
     if is_plain(submit) {
         return None;
     }
@@ -122,6 +131,7 @@ fn options(state: &State, submit: &Submit, ahead: bool) -> Option<Box<JobOptions
         pages: Vec::new(),
         trace: submit.trace.clone(),
         deletion: None,
+        after,
     };
     options.boxed()
 }
@@ -155,11 +165,13 @@ fn is_plain(submit: &Submit) -> bool {
         state: None,
         event: None,
         trace: None,
+        after,
+        on_dead: _,
     } = submit
     else {
         return false;
     };
-    keys.is_empty() && labels.is_empty() && tags.is_empty()
+    keys.is_empty() && labels.is_empty() && tags.is_empty() && after.is_empty()
 }
 
 pub(super) fn check_limits(submit: &Submit) -> Result<(), Rejection> {

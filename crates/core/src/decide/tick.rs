@@ -3,15 +3,20 @@
 use std::collections::BTreeSet;
 
 use crate::decide::finish::lose;
-use crate::decide::{Context, Decided, EVENTS_MAX, refuse_if};
+use crate::decide::{Context, Decided, EVENTS_MAX, flows, refuse_if};
 use crate::event::{Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
 use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
 
-/// At most [`EVENTS_MAX`] items that are due: expired ones first, so that none of them is
-/// leased or becomes ready.
+/// At most [`EVENTS_MAX`] items that are due. First, and alone until all of them are told, jobs that
+/// waited for others: one that was done must not be gone before that. Then expired ones, so that none
+/// of them is leased or becomes ready.
 pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
+    flows::tell(cx);
+    if !cx.out.events.is_empty() {
+        return Ok(());
+    }
     let mut gone: BTreeSet<u64> = BTreeSet::new();
     if !hold_expiry {
         gone.extend(cx.state.due_expiries(cx.now_ms).take(EVENTS_MAX / 2));

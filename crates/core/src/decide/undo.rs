@@ -2,7 +2,7 @@
 //! does whose TTL or retention ends (`tick.rs`).
 
 use crate::decide::finish::lose;
-use crate::decide::{Context, Decided, hold, refuse_if};
+use crate::decide::{Context, Decided, flows, hold, refuse_if};
 use crate::event::{Deleted, Event, Undeleted};
 use crate::job::{Cause, Deletion, JobId, Key, Status, UNDO_MS_MAX};
 use crate::rejection::Rejection;
@@ -43,8 +43,13 @@ pub(super) fn undelete(cx: &mut Context<'_>, id: JobId) -> Decided {
         lose(cx, number, Cause::Limit);
         return Ok(());
     }
+    if let Some(id) = job.after().map(|after| after.cancelled_by).filter(|id| *id > 0) {
+        // What it waited for ended meanwhile, and was not done.
+        flows::cancel(cx, number, JobId(id));
+        return Ok(());
+    }
     let run_at_ms = job.run_at_ms().filter(|run_at| *run_at > cx.now_ms);
-    let status = Status::waiting(deletion.was_parked, run_at_ms.is_some());
+    let status = job.waiting(deletion.was_parked, run_at_ms.is_some());
     let order =
         if status == Status::Ready && job.order() == 0 { cx.next_order() } else { job.order() };
     let undeleted = Undeleted { id: id.0, status: status as i32, run_at_ms, order };

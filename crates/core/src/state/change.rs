@@ -100,7 +100,7 @@ impl State {
                 }
             }
             Status::Leased => self.leave_leased(number),
-            Status::Parked | Status::Done | Status::Dead => {}
+            Status::Parked | Status::Blocked | Status::Done | Status::Dead => {}
         }
         self.count_one(number, false);
     }
@@ -117,7 +117,7 @@ impl State {
                 }
             }
             Status::Leased => self.enter_leased(number),
-            Status::Parked | Status::Done | Status::Dead => {}
+            Status::Parked | Status::Blocked | Status::Done | Status::Dead => {}
         }
         self.count_one(number, true);
         let job = &self.jobs.live[number];
@@ -353,6 +353,7 @@ impl State {
         if is_labelled {
             self.enter_labels(number);
         }
+        self.enter_blockers(number);
         self.attach(number);
         number
     }
@@ -367,6 +368,7 @@ impl State {
             self.leave_expiry(handle);
             self.detach(handle);
             self.leave_labels(handle);
+            self.leave_blockers(handle);
             self.jobs.live.remove(handle).map(|job| job.queue())
         } else {
             Some(self.remove_finished(handle & !FINISHED))

@@ -44,6 +44,7 @@ impl State {
             Event::PageMoved(moved) => self.on_page_moved(moved),
             Event::Deleted(deleted) => self.on_deleted(deleted, at),
             Event::Undeleted(undeleted) => self.on_undeleted(undeleted, at),
+            Event::BlockerEnded(ended) => self.on_blocker_ended(ended, at),
             Event::Audited(entry) => self.on_audited(entry, at),
             Event::Relabelled(relabelled) => self.on_relabelled(relabelled, at),
             Event::QueueSet(set) => {
@@ -65,6 +66,7 @@ impl State {
         self.note_order(event);
         self.note_update(event);
         self.note_job_of_schedule(event);
+        self.note_blockers(event);
     }
 
     /// Order numbers are given in `decide`; the next one follows the highest seen.
@@ -78,6 +80,7 @@ impl State {
             Event::Ready(ready) => ready.order,
             Event::Edited(edited) => edited.order,
             Event::Undeleted(undeleted) => undeleted.order,
+            Event::BlockerEnded(ended) => ended.order,
             _ => return,
         };
         self.server.next_order = self.server.next_order.max(order.saturating_add(1));
@@ -152,7 +155,7 @@ impl State {
                 job.extra().outcome = Some(Box::new(owned(outcome)));
             }
             job.set_run_at(requeued.run_at_ms);
-            job.set_status(Status::waiting(requeued.parked, requeued.run_at_ms.is_some()));
+            job.set_status(job.waiting(requeued.parked, requeued.run_at_ms.is_some()));
         });
         if self.faults.running_kept_on_timeout && requeued.cause() == Cause::Timeout {
             let number = self.find_live(JobId(requeued.id));

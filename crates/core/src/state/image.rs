@@ -213,6 +213,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
         pages: options.pages.clone(),
         trace: options.trace.clone(),
         deletion: options.deletion.clone(),
+        after: options.after.clone(),
         ..*options
     };
     if !kept.is_none() {

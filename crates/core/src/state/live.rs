@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::job::{
-    Attempt, Deletion, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS, Origin,
-    Outcome, Scope, Status, UUID_NAMESPACE, ttl_end_ms,
+    After, Attempt, Deletion, HeldLease, JOB_ID_END, JobId, JobOptions, Key, Label, NO_OPTIONS,
+    Origin, Outcome, Scope, Status, UUID_NAMESPACE, ttl_end_ms,
 };
 use crate::payload::Type;
 
@@ -329,6 +329,21 @@ impl LiveJob {
         self.options().deletion.as_deref()
     }
 
+    /// The jobs it waits for, or waited for.
+    pub fn after(&self) -> Option<&After> {
+        self.options().after.as_deref()
+    }
+
+    /// The jobs it still waits for.
+    pub fn open(&self) -> &[u64] {
+        self.options().open()
+    }
+
+    /// Where it stands when no worker has it.
+    pub fn waiting(&self, parked: bool, is_ahead: bool) -> Status {
+        Status::waiting(parked, !self.open().is_empty(), is_ahead)
+    }
+
     /// When it goes by itself: its TTL ends, or the time to undo its deletion.
     pub fn goes_ms(&self) -> Option<u64> {
         let deleted_ms = self.deletion().map(|deletion| deletion.gone_ms);
@@ -344,7 +359,7 @@ impl LiveJob {
         match self.status() {
             Status::Scheduled => Some(self.run_at_ms().unwrap_or(0)),
             Status::Leased => self.lease().and_then(|lease| lease.deadline_ms),
-            Status::Ready | Status::Parked | Status::Done | Status::Dead => None,
+            Status::Ready | Status::Parked | Status::Done | Status::Dead | Status::Blocked => None,
         }
     }
 
@@ -358,9 +373,9 @@ impl LiveJob {
         &self.options().keys
     }
 
-    /// Whether no index has it but those of ids and of UUIDs.
+    /// Whether no index of names has it but those of ids and of UUIDs, and it waits for no job.
     pub fn is_found_by_id_and_uuid_only(&self) -> bool {
-        self.other_keys().is_empty() && self.deletion().is_none()
+        self.other_keys().is_empty() && self.deletion().is_none() && self.open().is_empty()
     }
 
     /// Smaller comes first: higher priority, then age.

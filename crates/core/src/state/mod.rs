@@ -6,6 +6,7 @@ mod change;
 mod deletion;
 mod evolve;
 mod finished;
+mod flows;
 mod image;
 mod jobs;
 mod keys;
@@ -29,6 +30,8 @@ use bytes::Bytes;
 use audit::AuditLog;
 pub use finished::FinishedCap;
 pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
+pub use flows::Blocker;
+use flows::Flows;
 use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
@@ -121,6 +124,8 @@ pub struct State {
     server_record: u64,
     audit: AuditLog,
     schedules: Schedules,
+    /// Which jobs wait for which.
+    flows: Flows,
     defaults: Defaults,
     faults: Faults,
 }
@@ -165,6 +170,14 @@ pub struct Faults {
     pub firing_not_logged: bool,
     /// Compaction loses schedules.
     pub schedule_not_compacted: bool,
+    /// A job that waits for others goes on when the first of them ends.
+    pub unblocked_early: bool,
+    /// A dead job counts as done for those that wait for it.
+    pub dead_counts_as_done: bool,
+    /// Nobody is told of the end of a job that was cancelled because of another.
+    pub cascade_forgotten: bool,
+    /// A job that waits for a dead one goes on waiting when that one is gone.
+    pub gone_not_told: bool,
 }
 
 impl State {
@@ -196,6 +209,7 @@ impl State {
             server_record: 0,
             audit: AuditLog::default(),
             schedules: Schedules::default(),
+            flows: Flows::default(),
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

@@ -351,6 +351,14 @@ impl State {
         fits.then(|| self.found(*handle))
     }
 
+    /// The job that has the first key that begins like this one, finished or not.
+    pub fn job_by_key_beginning(&self, key: &Key) -> Option<Found<'_>> {
+        let (named, handle) =
+            self.named.range(Named::new(key.namespace, key.name.clone())..).next()?;
+        let is_ours = named.namespace == key.namespace && named.name.starts_with(&key.name);
+        is_ours.then(|| self.found(*handle))
+    }
+
     /// A job by its UUID.
     pub fn job_by_uuid(&self, uuid: &[u8; 16]) -> Option<Found<'_>> {
         self.find_uuid(uuid).map(|handle| self.found(handle))
@@ -512,7 +520,8 @@ impl State {
                     .and_then(|number| self.jobs.finished.job(number).kept_until_ms()),
             )
         };
-        [timer, wake, live, finished].into_iter().flatten().min()
+        let told = self.has_ended_blockers().then_some(0);
+        [timer, wake, live, finished, told].into_iter().flatten().min()
     }
 
     /// Whether a connection holds leases bound to it.

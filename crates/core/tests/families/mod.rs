@@ -4,6 +4,7 @@ mod audit;
 mod compaction;
 mod constraints;
 mod finish;
+mod flows;
 mod hold;
 mod lease;
 mod limits;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::audit::{Action, AuditEntry};
 use spindle_core::command::{Audited, Claim, Edit, Extend, Matched, Select};
-use spindle_core::job::{Cause, Label, Origin, Scope, TraceParent};
+use spindle_core::job::{Cause, Label, OnDead, Origin, Scope, TraceParent};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{Constraint, QueueSettings, Rate};
 use spindle_core::{Command, Found, JobId, Status, Type};
@@ -132,9 +132,19 @@ fn random_submit(draw: &mut Draw<'_>, server: &Server, id: u64) -> Command {
             let trace = TraceParent { trace_high: id, trace_low: 2, span: 3, flags: 1 };
             submit.trace = Some(Box::new(trace));
         }
+        if id.is_multiple_of(4) && !submit.foreground {
+            submit.after = vec![random_job(draw, server), JobId(id - 1)];
+            submit.after.retain(|id| can_be_waited_for(server, *id));
+            submit.on_dead = draw.pick(&OnDead::ALL);
+        }
         submit.labels = random_labels(draw, server);
         submit.constraints_revision = server.state.server().constraints_revision;
     })
+}
+
+fn can_be_waited_for(server: &Server, id: JobId) -> bool {
+    let state = &server.state;
+    state.job(id).is_some() && state.deletion(id).is_none() && !state.is_foreground(id)
 }
 
 fn random_labels(draw: &mut Draw<'_>, server: &Server) -> Vec<Label> {

@@ -3,6 +3,7 @@
 use spindle_core::{Found, JobId, JobImage, Place, ReadyBefore};
 
 use super::bytes::FetchError;
+use super::flow::BlockerNow;
 use super::jobs::{JobRef, retried};
 use crate::constraints::JobNow;
 use crate::gate::Gated;
@@ -18,11 +19,16 @@ pub struct Explanation {
     pub now: JobNow,
     /// How many ready jobs of its queue come before it, if it is ready itself.
     pub before: Option<ReadyBefore>,
+    /// The first of the jobs that it waits for, at most [`BLOCKERS_SHOWN`] of them.
+    pub waits_for: Vec<BlockerNow>,
     /// Clients that wait for a job of its queue, up to 1,000.
     pub waiting_leases: usize,
     /// Whether some worker sleeps until there is a job of its queue.
     pub has_sleepers: bool,
 }
+
+/// How many of the jobs that a job waits for are looked at.
+const BLOCKERS_SHOWN: usize = 10;
 
 impl Jobs<'_> {
     /// Why a job is where it is.
@@ -69,6 +75,10 @@ impl Jobs<'_> {
     }
 }
 
+fn first_of(ids: &[u64]) -> &[u64] {
+    &ids[..ids.len().min(BLOCKERS_SHOWN)]
+}
+
 /// The image of a finished job is to be read first, from here.
 struct Unread(Place);
 
@@ -76,6 +86,7 @@ impl Inner {
     fn explanation(&self, image: JobImage, has_constraints: bool, now_ms: u64) -> Explanation {
         Explanation {
             now: self.job_now(&image, has_constraints, now_ms),
+            waits_for: self.before(first_of(image.options().open())),
             before: self.state.ready_before(JobId(image.id)),
             waiting_leases: self.waiting_leases(&image.queue),
             has_sleepers: self.waiting.list.has_asleep(&image.queue),

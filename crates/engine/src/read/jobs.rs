@@ -106,6 +106,21 @@ impl Jobs<'_> {
         })
     }
 
+    /// The job that has the first key that begins like this one, finished or not.
+    pub fn find_by_key_beginning(&self, key: &Key) -> Gated<Option<JobId>> {
+        self.0.read(|inner| inner.state.job_by_key_beginning(key).map(|found| found.id()))
+    }
+
+    /// When unfinished jobs were submitted; none for others.
+    pub fn created(&self, ids: &[u64]) -> Vec<(JobId, Option<u64>)> {
+        if ids.is_empty() {
+            return Vec::new();
+        }
+        let inner = self.0.enter();
+        let created_ms = |id| inner.state.live(id).map(|job| job.created_ms());
+        ids.iter().map(|id| JobId(*id)).map(|id| (id, created_ms(id))).collect()
+    }
+
     /// A job's payload, wherever compaction has moved it meanwhile. A damaged one kills the job.
     pub fn payload(&self, id: JobId, place: &BytesRef) -> Result<Bytes, FetchError> {
         let read = self.read_payload(id, place, |place| self.bytes(place));

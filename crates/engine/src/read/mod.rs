@@ -6,6 +6,7 @@
 mod bytes;
 mod explain;
 mod feed;
+mod flow;
 mod jobs;
 mod queues;
 mod scan;
@@ -15,6 +16,7 @@ mod survey;
 pub use bytes::FetchError;
 pub use explain::Explanation;
 pub use feed::{FeedError, FeedEvent, FeedId, FeedIdError, FeedPage};
+pub use flow::{BlockerNow, FlowNode, JobFlow};
 pub(crate) use jobs::retried;
 pub use jobs::{JobProgress, JobRef};
 pub use queues::{QueueLine, QueueView};

@@ -151,6 +151,7 @@ pub(crate) fn jobs_of(event: &Event) -> Vec<JobId> {
         Event::PageMoved(moved) => moved.id,
         Event::Deleted(deleted) => deleted.id,
         Event::Undeleted(undeleted) => undeleted.id,
+        Event::BlockerEnded(ended) => ended.id,
         _ => match event.image() {
             Some(image) => image.id,
             None => return Vec::new(),

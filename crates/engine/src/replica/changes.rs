@@ -59,6 +59,7 @@ impl ChangeSet {
             Event::Requeued(requeued) => self.changed_if_ours(requeued.id),
             Event::Edited(edited) => self.changed_if_ours(edited.id),
             Event::Ready(ready) => self.changed_if_ours(ready.id),
+            Event::BlockerEnded(ended) => self.changed_if_ours(ended.id),
             Event::Deleted(deleted) => self.changed_if_ours(deleted.id),
             // The copy has nothing of it any more.
             Event::Undeleted(undeleted) if self.ids.contains(&undeleted.id) => {

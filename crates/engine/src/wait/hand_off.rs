@@ -267,6 +267,7 @@ impl Inner {
             attempt: event.attempts,
             keys: job.keys().to_vec(),
             trace: self.lease_span(&job, event.attempts),
+            after: job.options().after.as_ref().map_or_else(Vec::new, |it| self.before(&it.jobs)),
         };
         Ok(Gated::new(leased, gate))
     }

@@ -59,6 +59,7 @@ impl Waiting {
             }
             Event::Undeleted(undeleted) => self.on_ready_again(JobId(undeleted.id), state),
             Event::Ready(ready) => self.on_ready_again(JobId(ready.id), state),
+            Event::BlockerEnded(ended) => self.on_ready_again(JobId(ended.id), state),
             Event::Edited(edited) => self.on_ready_again(JobId(edited.id), state),
             Event::Relabelled(relabelled) => self.on_ready_again(JobId(relabelled.id), state),
             Event::QueueSet(set) => self.wake_queue(&set.name),

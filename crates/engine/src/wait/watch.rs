@@ -111,7 +111,7 @@ impl Inner {
     }
 
     /// Whether a claim is the job's live lease.
-    fn is_held(&self, claim: Claim) -> bool {
+    pub(crate) fn is_held(&self, claim: Claim) -> bool {
         let leased = self.state.live(claim.id()).filter(|job| job.status() == Status::Leased);
         leased.is_some_and(|job| match claim {
             Claim::Unfinished { .. } => true,

@@ -11,8 +11,8 @@ use super::{
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, LOGS_HELP, LogsArgs,
-        MoveArgs, Native, PauseArgs, PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
+        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, FlowArgs, LOGS_HELP,
+        LogsArgs, MoveArgs, Native, PauseArgs, PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
@@ -54,6 +54,8 @@ pub enum ClientCommand {
     Logs(LogsArgs),
     /// Say why a job is not running
     Why(WhyArgs),
+    /// Draw the jobs that a job waits for, and those that wait for it
+    Flow(FlowArgs),
     /// Let done or dead jobs run again
     Retry(RetryArgs),
     /// End jobs as dead; those who wait for them get their answer
@@ -134,6 +136,28 @@ pub enum IfTaken {
     Replace,
 }
 
+/// What happens to a job when one that it waits for dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnDead {
+    /// It is cancelled
+    Cancel,
+    /// It runs all the same
+    Run,
+    /// It goes on waiting while the dead one can be retried
+    Wait,
+}
+
+impl OnDead {
+    /// As the native API writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Run => "run",
+            Self::Wait => "wait",
+        }
+    }
+}
+
 /// How a job is to be treated.
 #[derive(Debug, Args)]
 pub struct JobOptions {
@@ -170,6 +194,12 @@ pub struct JobOptions {
     /// What to do when another job has the key [default: reject]
     #[arg(long, value_name = "WHAT", requires = "unique")]
     pub if_taken: Option<IfTaken>,
+    /// A job that must be done before; may be given again, and take several: --after 12,15
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub after: Vec<u64>,
+    /// What to do when one of those dies, or is gone without having been done [default: cancel]
+    #[arg(long, value_name = "WHAT", requires = "after")]
+    pub on_dead: Option<OnDead>,
     /// With --workq: the job's id, a UUID; adding the same id twice is refused [default: random]
     #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     pub id: Option<Uuid>,

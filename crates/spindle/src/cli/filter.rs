@@ -20,11 +20,14 @@ pub enum JobStatus {
     Done,
     /// Failed for good
     Dead,
+    /// It waits for other jobs
+    Blocked,
 }
 
 impl JobStatus {
-    /// All of them as the native API writes them, in the order of a job's life.
-    pub const WORDS: [&'static str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
+    /// All of them as the native API writes them, in the order of their numbers.
+    pub const WORDS: [&'static str; 7] =
+        ["scheduled", "ready", "leased", "parked", "done", "dead", "blocked"];
 
     /// As the native API writes it.
     pub fn word(self) -> &'static str {

@@ -31,6 +31,16 @@ pub struct WhyArgs {
     pub native: Native,
 }
 
+/// `spindle flow`.
+#[derive(Debug, Args)]
+pub struct FlowArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub id: JobName,
+    #[command(flatten)]
+    pub native: Native,
+}
+
 /// `spindle retry`.
 #[derive(Debug, Args)]
 pub struct RetryArgs {

@@ -58,6 +58,8 @@ pub fn new_job(queue: &QueueName, options: &JobOptions, payload: Bytes) -> NewJo
         run_at_ms: None,
         tags: options.tags.clone(),
         unique: options.unique.clone().map(|key| (key, if_taken)),
+        after: options.after.clone(),
+        on_dead: options.on_dead,
         id: options.id,
     }
 }

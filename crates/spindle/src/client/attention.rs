@@ -47,8 +47,9 @@ pub fn attentions(queue: &Queue) -> Vec<Attention> {
     };
     let number = |field: &str| queue.more.get(field).and_then(Value::as_u64);
     let jobs = &queue.jobs;
-    let unfinished: u64 =
-        jobs.ready + jobs.scheduled + jobs.leased.unwrap_or(0) + jobs.parked.unwrap_or(0);
+    let unfinished: u64 = jobs.ready
+        + jobs.scheduled
+        + [jobs.leased, jobs.parked, jobs.blocked].iter().flatten().sum::<u64>();
     if let Some(max) = number("jobs_max")
         && u128::from(unfinished) * 100 >= u128::from(max) * u128::from(NEARLY_FULL)
     {

@@ -1,8 +1,8 @@
 //! Which command does what.
 
 use super::{
-    add, audit, change, clock, constraint, cron, edit, events, export, import, inspect, job, jobs,
-    lines, logs, purge, queue, results, status, take_over, why, work, workers,
+    add, audit, change, clock, constraint, cron, edit, events, export, flow, import, inspect, job,
+    jobs, lines, logs, purge, queue, results, status, take_over, why, work, workers,
 };
 use crate::{cli::ClientCommand, exit::Code, top};
 
@@ -24,6 +24,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
         ClientCommand::Why(args) => why::why(&args),
+        ClientCommand::Flow(args) => flow::flow(&args),
         ClientCommand::Retry(args) => change::retry(&args),
         ClientCommand::Cancel(args) => change::cancel(&args),
         ClientCommand::Move(args) => edit::move_to(&args),

@@ -27,12 +27,13 @@ pub fn queues(common: &Common) -> anyhow::Result<Code> {
 fn rows(queues: &[Queue]) -> Rows {
     // Workq shows ready and scheduled jobs alone.
     let has_all = queues.iter().any(|queue| queue.jobs.leased.is_some());
-    let columns = ["queue", "ready", "scheduled", "leased", "parked", "done", "dead", "paused"];
+    let columns =
+        ["queue", "ready", "scheduled", "leased", "parked", "blocked", "done", "dead", "paused"];
     let shown = if has_all { columns.len() } else { 3 };
     let mut rows = Rows::new(columns.get(..shown).unwrap_or(&columns));
     for queue in queues {
         let jobs = &queue.jobs;
-        let others = [jobs.leased, jobs.parked, jobs.done, jobs.dead];
+        let others = [jobs.leased, jobs.parked, jobs.blocked, jobs.done, jobs.dead];
         let others = others.map(|count| count.map(|count| count.to_string()).unwrap_or_default());
         let paused = if queue.paused == Some(true) { "paused" } else { "" };
         let first =

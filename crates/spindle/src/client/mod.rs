@@ -28,6 +28,7 @@ mod dispatch;
 mod edit;
 mod events;
 mod export;
+mod flow;
 mod follow;
 mod import;
 mod inspect;

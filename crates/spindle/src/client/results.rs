@@ -32,6 +32,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
         run_at_ms: None,
         tags: Vec::new(),
         unique: None,
+        after: Vec::new(),
+        on_dead: None,
         id: args.id,
     };
     let result = server.open()?.run(&job, args.wait).map_err(|error| match error {

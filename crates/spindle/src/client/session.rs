@@ -9,7 +9,7 @@ use spindle_workq::wire::Uuid;
 pub use super::lost::Lost;
 use super::view::{Job, Queue};
 use crate::{
-    cli::{IfTaken, JobName, JobStatus, PayloadType, RetryWait},
+    cli::{IfTaken, JobName, JobStatus, OnDead, PayloadType, RetryWait},
     queue_name::QueueName,
 };
 
@@ -80,6 +80,10 @@ pub struct NewJob {
     pub tags: Vec<String>,
     /// A key that at most one unfinished job of the queue has, and what happens when it is taken.
     pub unique: Option<(String, IfTaken)>,
+    /// Jobs that it waits for.
+    pub after: Vec<u64>,
+    /// What happens when one of them dies.
+    pub on_dead: Option<OnDead>,
     /// Its id in Workq.
     pub id: Option<Uuid>,
 }

@@ -19,7 +19,7 @@ pub struct Job {
     /// Its queue in base64, where the name is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_base64: Option<String>,
-    /// `scheduled`, `ready`, `leased`, `parked`, `done` or `dead`.
+    /// `scheduled`, `ready`, `leased`, `parked`, `blocked`, `done` or `dead`.
     pub status: String,
     /// Higher goes first.
     pub priority: i64,
@@ -127,6 +127,9 @@ pub struct Counts {
     /// Kept aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<u64>,
+    /// They wait for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<u64>,
     /// Completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<u64>,
@@ -137,13 +140,14 @@ pub struct Counts {
 
 impl Counts {
     /// By status, in the order of a job's life.
-    pub fn by_status(&self) -> [(&'static str, u64); 6] {
+    pub fn by_status(&self) -> [(&'static str, u64); 7] {
         let known = |count: Option<u64>| count.unwrap_or(0);
         [
             ("scheduled", self.scheduled),
             ("ready", self.ready),
             ("leased", known(self.leased)),
             ("parked", known(self.parked)),
+            ("blocked", known(self.blocked)),
             ("done", known(self.done)),
             ("dead", known(self.dead)),
         ]
@@ -156,6 +160,7 @@ impl Counts {
         for (sum, count) in [
             (&mut self.leased, other.leased),
             (&mut self.parked, other.parked),
+            (&mut self.blocked, other.blocked),
             (&mut self.done, other.done),
             (&mut self.dead, other.dead),
         ] {

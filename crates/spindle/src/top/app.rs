@@ -21,13 +21,14 @@ pub enum View {
 }
 
 /// The statuses that jobs can be listed by; none is all.
-pub const STATUSES: [Option<&str>; 7] = [
+pub const STATUSES: [Option<&str>; 8] = [
     None,
     Some("ready"),
     Some("leased"),
     Some("scheduled"),
     Some("dead"),
     Some("parked"),
+    Some("blocked"),
     Some("done"),
 ];
 

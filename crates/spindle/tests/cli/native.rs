@@ -58,7 +58,7 @@ fn a_session_through_the_native_api() {
     let served = served(&["--memory"]);
     let id = add(&served, &["greet", "world"]);
     assert_eq!(id, "1");
-    assert_eq!(output_of(&served, &["queues"]), "greet\t1\t0\t0\t0\t0\t0\t\n");
+    assert_eq!(output_of(&served, &["queues"]), "greet\t1\t0\t0\t0\t0\t0\t0\t\n");
     let jobs = output_of(&served, &["jobs", "greet"]);
     assert!(jobs.starts_with("1\tgreet\tready\t0\t0\t0\t"), "{jobs}");
     assert!(jobs.ends_with("\tworld\n"), "{jobs}");

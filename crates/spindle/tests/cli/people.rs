@@ -236,7 +236,7 @@ fn a_person_is_asked_before_many_jobs_go() {
     terminal.await_text("Cancel 1,204 jobs? [y/N] ");
     terminal.type_line("no");
     assert_eq!(terminal.await_end().code(), Some(1));
-    assert_eq!(output_of(&served, &["queues"]), "mail\t1204\t0\t0\t0\t0\t0\t\n");
+    assert_eq!(output_of(&served, &["queues"]), "mail\t1204\t0\t0\t0\t0\t0\t0\t\n");
     for (command, asks, tells) in [
         (&["park"][..], "Park 1,204 jobs?", "1204 jobs parked"),
         (&["release"], "Release 1,204 jobs?", "1204 jobs released"),
@@ -493,7 +493,7 @@ fn the_state_of_a_server_is_told_on_one_screen() {
         &format!("door\tworkq on {}, 0 connected\n", served.address_of("workq")),
         &format!("door\thttp on {}, 1 connected\n", served.address_of("http")),
         "queues\t1\n",
-        "jobs\tscheduled 0, ready 1, leased 0, parked 0, done 0, dead 1\n",
+        "jobs\tscheduled 0, ready 1, leased 0, parked 0, blocked 0, done 0, dead 1\n",
         "workers\t0: 0 at work, 0 waiting\n",
         "mail\tit is paused, with 1 job waiting\tspindle resume mail\n",
         "mail\t1 job dead\tspindle jobs mail --status dead\n",

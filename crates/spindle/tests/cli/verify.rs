@@ -32,6 +32,7 @@ fn the_jobs_in_a_folder_are_counted() {
     let contents = &report["contents"];
     let jobs = json!({
         "scheduled": 2, "ready": 2, "leased": 0, "parked": 0, "done": 2, "dead": 0,
+        "blocked": 0,
     });
     assert_eq!(contents["jobs"], jobs);
     assert_eq!(contents["queues"], 2);

@@ -57,7 +57,7 @@ fn the_commands_work_over_tls_behind_a_path() {
     assert_eq!(output_of(&proxy, &["add", "q", "x"]), "1\n");
     let lines = through(&proxy, &["add", "q", "--lines", "-"]).write_stdin("a\nb\n").unwrap();
     assert_eq!(stdout(&lines), "2\n3\n");
-    assert_eq!(output_of(&proxy, &["queues"]), "q\t3\t0\t0\t0\t0\t0\t\n");
+    assert_eq!(output_of(&proxy, &["queues"]), "q\t3\t0\t0\t0\t0\t0\t0\t\n");
     // Flags behind `--` would be the command's.
     let script = ["q", "--once", "--", "sh", "-c", "cat; echo y"];
     let (mut child, _said) = worker(&proxy, &script);

@@ -220,6 +220,10 @@ fn described(event: &Event) -> Option<(&'static str, Map<String, Value>)> {
         }
         Event::Undeleted(undeleted) => ("undeleted", json!({ "job": undeleted.id })),
         Event::Ready(ready) => ("ready", json!({ "job": ready.id })),
+        Event::BlockerEnded(ended) => {
+            let status = status_word(ended.status());
+            ("unblocked", json!({ "job": ended.id, "ended": ended.ended, "status": status }))
+        }
         Event::Gone(gone) => {
             ("gone", json!({ "jobs": gone.ids, "cause": cause_word(gone.cause()) }))
         }

@@ -21,6 +21,7 @@ use crate::extract::{JobPath, JsonBody, LeasePath, OptionalBody};
 use crate::numbers::{bounded, wait_ms};
 use crate::routes::jobs;
 use crate::typed::{self, Kind, json_answer, present, to_json};
+use crate::view::AfterShown;
 use crate::{instant, naming};
 use spindle_http::{Answered, Code, GuardedBody, LeaseGuard, Pass, Problem};
 use spindle_http::{whole, whole_or_null, work_on_bytes};
@@ -108,6 +109,10 @@ pub(crate) struct Leased {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "base64")]
     payload_base64: Option<String>,
+    /// The jobs that it waited for, as they stand now. Their results are at
+    /// `/api/v1/leases/{token}/after/{id}`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after: Vec<AfterShown>,
     /// The trace it was submitted in (W3C Trace Context), for the worker to go on with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "traceparent")]
@@ -251,6 +256,7 @@ fn shown(api: &Api, job: &LeasedJob, payload: &[u8]) -> Leased {
         payload_type: kind,
         payload,
         payload_base64,
+        after: job.after.iter().cloned().map(AfterShown::from).collect(),
         traceparent: job.trace.map(|trace| trace.to_string()),
     }
 }

@@ -14,6 +14,8 @@ pub(crate) mod docs;
 pub(crate) mod events;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod failures;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod flows;
 pub(crate) mod health;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod history;

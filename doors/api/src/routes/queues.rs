@@ -102,6 +102,7 @@ pub(crate) struct Counts {
     ready: usize,
     leased: usize,
     parked: usize,
+    blocked: usize,
     done: usize,
     dead: usize,
 }
@@ -179,6 +180,7 @@ fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
             ready: count(Status::Ready),
             leased: count(Status::Leased),
             parked: count(Status::Parked),
+            blocked: count(Status::Blocked),
             done: count(Status::Done),
             dead: count(Status::Dead),
         },

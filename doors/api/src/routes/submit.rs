@@ -7,8 +7,10 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_access::{Denied, Target};
+use spindle_core::Rejection;
 use spindle_core::address;
 use spindle_core::job::Key;
+use spindle_engine::JobRef;
 use spindle_http::{Answered, Pass, Problem, ProblemBody, Trace, work_on_bytes};
 use utoipa::ToSchema;
 
@@ -75,12 +77,30 @@ pub(crate) async fn submit(
     });
     let wanted = wanted.await?;
     pass.allows(Target::Queue(wanted.queue()))?;
+    if let Some(name) = wanted.linked().after.first() {
+        let detail = format!("after has `{name}`: only jobs of a batch are named by their ref");
+        return Err(Problem::bad_field(detail));
+    }
+    may_wait_for(&api, &mut pass, &wanted).await?;
     let taken = wanted.take(&api).await?;
     let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
         .expect("a path of ASCII letters and digits");
     let body = Json(Submitted::new(&api, taken));
     Ok((status, [(header::LOCATION, location)], body).into_response())
+}
+
+/// Who may not submit to the queue of a job may not wait for it either: a job's workers may read
+/// the results of those before it.
+async fn may_wait_for(api: &Api, pass: &mut Pass, wanted: &Wanted) -> Answered<()> {
+    for id in wanted.after() {
+        let allowed = pass.allows_job(api.bridge(), JobRef::Id(*id)).await;
+        allowed.map_err(|denied| match denied {
+            Denied::Job => Rejection::NoBlocker(*id).into(),
+            denied => Problem::from(denied),
+        })?;
+    }
+    Ok(())
 }
 
 fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
@@ -115,7 +135,7 @@ fn once_with(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody<'a> {
-    /// 1 to 1,000 jobs, taken in this order. What is no job is refused, and its answer says why;
+    /// 1 to 1,000 jobs, taken in this order, but for those that wait for later ones. What is no job is refused, and its answer says why;
     /// the others are taken all the same.
     #[serde(borrow)]
     #[schema(value_type = Vec<NewJobBody>, min_items = 1, max_items = 1000)]
@@ -169,10 +189,13 @@ pub(crate) async fn batch(
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let jobs = work_on_bytes(raw.len(), move || {
         let mut may = |wanted: &Wanted| pass.allows(Target::Queue(wanted.queue()));
-        read_batch(&raw, once.as_deref(), &trace, now_ms, &mut may)
+        let batch = read_batch(&raw, once.as_deref(), &trace, now_ms, &mut may)?;
+        Ok::<_, Problem>((batch, pass))
     });
-    let ReadBatch { wanted, unread } = jobs.await?;
-    let mut answers = take_many(&api, wanted).await;
+    let (mut batch, mut pass) = jobs.await?;
+    batch.leave_out_unseen(&api, &mut pass).await;
+    let ReadBatch { wanted, unread } = batch;
+    let mut answers = take_many(&api, wanted).await?;
     let taken = answers.iter().filter(|answer| answer.is_ok()).count();
     for (place, problem) in unread {
         answers.insert(place, Err(problem));
@@ -190,6 +213,29 @@ struct ReadBatch {
     wanted: Vec<Wanted>,
     /// What cannot be read keeps its place among the answers.
     unread: Vec<(usize, Problem)>,
+}
+
+impl ReadBatch {
+    /// Refuses jobs that are to wait for what their client may not see.
+    async fn leave_out_unseen(&mut self, api: &Api, pass: &mut Pass) {
+        if self.wanted.iter().all(|wanted| wanted.after().is_empty()) {
+            return;
+        }
+        let mut unread = std::mem::take(&mut self.unread).into_iter().peekable();
+        let mut place = 0;
+        for wanted in std::mem::take(&mut self.wanted) {
+            while let Some(before) = unread.next_if(|(unread, _)| *unread == place) {
+                self.unread.push(before);
+                place += 1;
+            }
+            match may_wait_for(api, pass, &wanted).await {
+                Ok(()) => self.wanted.push(wanted),
+                Err(problem) => self.unread.push((place, problem)),
+            }
+            place += 1;
+        }
+        self.unread.extend(unread);
+    }
 }
 
 /// `may` says whether a job may be submitted.

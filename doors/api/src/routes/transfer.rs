@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::JobId;
 use spindle_core::audit::Action;
-use spindle_engine::{FetchError, Gated};
+use spindle_engine::{Engine, FetchError, Gated};
 use spindle_http::{Answered, Pass, Problem, ProblemBody, work_on_bytes};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::extract::{Args, RawBody, parse, query};
 use crate::filter::JobFilter;
+use crate::keys;
 use crate::numbers::{bounded, cursor_number};
 use crate::portable::{Import, Portable};
 use crate::reading::{bodies, bytes_of};
@@ -28,7 +29,7 @@ const LIMIT_MAX: usize = 1_000;
 /// A page ends behind the job with which its payloads and results are longer than this.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The jobs that are not done or dead.
-const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked";
+const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked,blocked";
 
 /// Which page of an export.
 #[derive(Deserialize, IntoParams)]
@@ -98,7 +99,10 @@ pub(crate) async fn export(
         let mut jobs = Vec::with_capacity(images.len());
         for image in &images {
             match bodies(&reader, image, u32::MAX) {
-                Ok(bodies) => jobs.push(Portable::new(image, &all.absorb(bodies))),
+                Ok(bodies) => {
+                    let after = reader.engine().jobs().created(image.options().open());
+                    jobs.push(Portable::new(image, &all.absorb(bodies), after));
+                }
                 // It was deleted meanwhile.
                 Err(FetchError::Moved) => {}
                 Err(error) => return Err(error),
@@ -158,7 +162,8 @@ pub(crate) async fn import(
     RawBody(raw): RawBody,
 ) -> Answered<Json<ImportAnswer>> {
     let now_ms = api.engine().now_ms();
-    let read = work_on_bytes(raw.len(), move || read_all(&raw, now_ms)).await?;
+    let reader = api.clone();
+    let read = work_on_bytes(raw.len(), move || read_all(reader.engine(), &raw, now_ms)).await?;
     let mut wanted = Vec::with_capacity(read.len());
     // None: the next of those that are taken says it.
     let places: Vec<Option<OneImport>> = read
@@ -176,26 +181,38 @@ pub(crate) async fn import(
         let detail = format!("{} of {} jobs", wanted.len(), places.len());
         audit::note(&api, &pass, Action::Import, detail).await;
     }
-    let mut taken = taken(&api, wanted).await.into_iter();
+    let mut taken = taken(&api, wanted).await?.into_iter();
     let mut next = || taken.next().expect("an answer for each job that was wanted");
     let answers = places.into_iter().map(|place| place.unwrap_or_else(&mut next));
     Ok(Json(ImportAnswer { answers: answers.collect() }))
 }
 
-fn read_all(raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<Import>>> {
+/// The job that was imported before under this name.
+fn imported(engine: &Engine, name: &str) -> Option<JobId> {
+    let found = engine.jobs().find_by_key_beginning(&keys::reference_beginning(name));
+    found.without_waiting("whoever waits for it is in a later record")
+}
+
+fn read_all(engine: &Engine, raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<Import>>> {
     let ImportBody { jobs } = parse(raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
         return Err(Problem::out_of_range("a request has 1 to 1000 jobs"));
     }
-    let read = |job: &&RawValue| parse::<Portable>(job.get().as_bytes())?.read(now_ms);
+    let read = |job: &&RawValue| {
+        let mut import = parse::<Portable>(job.get().as_bytes())?.read(now_ms)?;
+        if let Import::Job(wanted) = &mut import {
+            wanted.resolve(|name| imported(engine, name));
+        }
+        Ok(import)
+    };
     Ok(jobs.iter().map(read).collect())
 }
 
-async fn taken(api: &Api, wanted: Vec<Wanted>) -> Vec<OneImport> {
-    let answers = take_many(api, wanted).await.into_iter();
+async fn taken(api: &Api, wanted: Vec<Wanted>) -> Answered<Vec<OneImport>> {
+    let answers = take_many(api, wanted).await?.into_iter();
     let shown = answers.map(|answer| match answer {
         Ok(taken) => OneImport::Taken(Submitted::new(api, taken)),
         Err(problem) => OneImport::Refused { problem: problem.into() },
     });
-    shown.collect()
+    Ok(shown.collect())
 }

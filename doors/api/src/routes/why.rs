@@ -10,8 +10,10 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::extract::JobPath;
-use crate::reasons::{Reason, constrained, last_attempt, of_status, paused, placed, workers};
-use crate::view::status_word;
+use crate::reasons::{
+    Reason, blocked, constrained, last_attempt, of_status, paused, placed, workers,
+};
+use crate::view::{status_word, waits};
 
 /// Why a job is where it is.
 #[derive(Serialize, ToSchema)]
@@ -39,11 +41,12 @@ pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answ
 
 impl Why {
     fn of(found: Explanation) -> Why {
-        let Explanation { image, now, before, waiting_leases, has_sleepers } = found;
+        let Explanation { image, now, before, waits_for, waiting_leases, has_sleepers } = found;
         let status = image.status();
         let mut reasons: Vec<Reason> = of_status(&image, &now.tries).into_iter().collect();
+        reasons.extend(blocked(&image, &waits_for));
         let mut runnable = status == Status::Ready;
-        let waits = matches!(status, Status::Ready | Status::Scheduled | Status::Parked);
+        let waits = waits(status);
         if waits {
             let held = holding(&image, now);
             runnable &= held.is_empty();

@@ -21,6 +21,8 @@ mod ended;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod flows;
+#[cfg(test)]
 mod gates;
 #[cfg(test)]
 mod harness;

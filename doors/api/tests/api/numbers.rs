@@ -193,7 +193,7 @@ async fn queues_beyond_the_largest_hundred_share_one_label() {
     bench.submit(json!({ "queue": "q102" })).await;
     let text = metrics(&bench).await;
     let labels = text.lines().filter(|line| line.starts_with("spindle_queue_jobs{")).count();
-    assert_eq!(labels, 101 * 6);
+    assert_eq!(labels, 101 * 7);
     has(&text, "spindle_queue_jobs{queue=\"q102\",status=\"ready\"} 2");
     has(&text, "spindle_queue_jobs{queue=\"(others)\",status=\"ready\"} 3");
 }
@@ -327,9 +327,11 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/jobs/export",
             "get /api/v1/jobs/{id}",
             "get /api/v1/jobs/{id}/events",
+            "get /api/v1/jobs/{id}/flow",
             "get /api/v1/jobs/{id}/output",
             "get /api/v1/jobs/{id}/wait",
             "get /api/v1/jobs/{id}/why",
+            "get /api/v1/leases/{token}/after/{id}",
             "get /api/v1/queues",
             "get /api/v1/queues/{name}",
             "get /api/v1/queues/{name}/settings",

@@ -27,7 +27,8 @@ async fn a_queue_counts_its_jobs_by_status() {
     bench.call(Method::POST, "/api/v1/jobs/2/cancel").await;
     bench.pass(1500);
     let counts = json!({
-        "scheduled": 1, "ready": 1, "leased": 1, "parked": 1, "done": 0, "dead": 1,
+        "scheduled": 1, "ready": 1, "leased": 1, "parked": 1, "blocked": 0,
+        "done": 0, "dead": 1,
     });
     let through = json!({
         "submitted": 5, "leased": 1, "completed": 0, "requeued": 0, "died": 1,

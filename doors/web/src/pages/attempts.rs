@@ -85,6 +85,7 @@ fn last(job: &Job) -> Step {
         }
         "scheduled" => Step::new("scheduled", "Scheduled for", job.run_at.as_deref()),
         "parked" => Step::new("parked", "Parked", None),
+        "blocked" => Step::new("blocked", "Waits for other jobs", None),
         _ => Step::new("ready", "Ready", None),
     }
 }

@@ -108,7 +108,7 @@ fn buttons(job: &Job) -> Markup {
         @match job.status.as_str() {
             "done" | "dead" => { (button(&to("retry"), "primary", "Retry…")) },
             "parked" => { (button(&to("release"), "primary", "Release…")) (button(&to("move"), "", "Move…")) },
-            "ready" | "scheduled" => { (button(&to("park"), "", "Park…")) (button(&to("move"), "", "Move…")) },
+            "ready" | "scheduled" | "blocked" => { (button(&to("park"), "", "Park…")) (button(&to("move"), "", "Move…")) },
             _ => { (button(&to("cancel"), "", "Cancel…")) },
         }
         (button(&to("delete"), "danger", "Delete…"))

@@ -167,7 +167,7 @@ fn actions(status: Option<&str>) -> impl Iterator<Item = (&'static str, &'static
         Some("dead" | "done") => &["retry", "delete"],
         Some("parked") => &["release", "cancel", "delete"],
         Some("leased") => &["cancel", "delete"],
-        Some("ready" | "scheduled") => &["park", "cancel", "delete"],
+        Some("ready" | "scheduled" | "blocked") => &["park", "cancel", "delete"],
         _ => &["retry", "park", "release", "cancel", "delete"],
     };
     let all = [

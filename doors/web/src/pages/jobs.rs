@@ -30,7 +30,7 @@ pub(crate) const FILTERS: [&str; 13] = [
     "created_before",
     "deleted_by",
 ];
-const STATUSES: [&str; 6] = ["scheduled", "ready", "leased", "parked", "done", "dead"];
+const STATUSES: [&str; 7] = ["scheduled", "ready", "leased", "parked", "blocked", "done", "dead"];
 const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq", "jobq"];
 
 /// Jobs of any status.

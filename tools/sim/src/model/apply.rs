@@ -117,7 +117,9 @@ impl Model {
 
     pub(super) fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
         let later = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
-        let status = waiting(submit.parked, later);
+        let after = self.after(submit);
+        let blocked = after.as_ref().is_some_and(|after| !after.open.is_empty());
+        let status = waiting(submit.parked, blocked, later);
         let options = JobOptions {
             run_at_ms: submit.run_at_ms,
             scheduled_ms: submit.run_at_ms,
@@ -133,6 +135,7 @@ impl Model {
             keep_read_ms: submit.keep_read_ms,
             drop_result: submit.drop_result,
             trace: submit.trace.clone(),
+            after,
             ..JobOptions::NONE
         };
         let job = JobImage {
@@ -270,6 +273,8 @@ impl Model {
         if let Some(payload) = payload {
             job.payload = Some(payload.clone());
         }
+        self.were_done.remove(&id.0);
+        self.wait_again_for_others(id.0);
     }
 
     fn apply_edit(&mut self, edit: &Edit, now_ms: u64) {
@@ -285,7 +290,7 @@ impl Model {
         }
         let parked = edit.parked.unwrap_or(job.status() == Status::Parked);
         let later = job.options().run_at_ms.is_some_and(|run_at| run_at > now_ms);
-        let status = waiting(parked, later);
+        let status = waiting(parked, !job.options().open().is_empty(), later);
         job.status = status as i32;
         let first_time = status == Status::Ready && job.order == 0;
         if first_time {

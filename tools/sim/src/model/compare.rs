@@ -99,7 +99,7 @@ impl Model {
     }
 
     fn compare_queues(&self, state: &State) -> Result<(), String> {
-        let mut counts: BTreeMap<Bytes, [usize; 6]> = BTreeMap::new();
+        let mut counts: BTreeMap<Bytes, [usize; 7]> = BTreeMap::new();
         for name in self.queues.keys() {
             counts.entry(name.clone()).or_default();
         }
@@ -166,7 +166,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
         created_ms, ttr_ms, foreground, revision);
     let (options, theirs) = (job.options(), image.options());
     same_fields!(id => options, theirs; attempts_max, fails_max, backoff, labels, state, events,
-        pages.len(), keep_ms, deletion);
+        pages.len(), keep_ms, deletion, after);
     compare_ends(job, image)?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);

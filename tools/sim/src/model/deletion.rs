@@ -67,8 +67,14 @@ impl Model {
             self.end_spent(id, now_ms);
             return;
         }
+        let after = job.options().after.as_ref();
+        if let Some(because_of) = after.map(|after| after.cancelled_by).filter(|id| *id > 0) {
+            self.cancel_after(id.0, because_of, now_ms);
+            return;
+        }
         let run_at_ms = job.options().run_at_ms.filter(|at| *at > now_ms);
-        let status = waiting(deletion.was_parked, run_at_ms.is_some());
+        let blocked = !job.options().open().is_empty();
+        let status = waiting(deletion.was_parked, blocked, run_at_ms.is_some());
         let is_new_in_line = status == Status::Ready && job.order == 0;
         let order = if is_new_in_line { self.take_order() } else { job.order };
         let job = self.revise(id.0);

@@ -51,7 +51,8 @@ impl Model {
         let asked_for_ms = job.options().run_at_ms.filter(|at| *at > now_ms);
         let run_at_ms = backoff_ends_ms.max(asked_for_ms);
         job.options_mut().run_at_ms = run_at_ms;
-        job.status = waiting(job.status() == Status::Parked, run_at_ms.is_some()) as i32;
+        let blocked = !job.options().open().is_empty();
+        job.status = waiting(job.status() == Status::Parked, blocked, run_at_ms.is_some()) as i32;
     }
 
     /// A job whose maximum was lowered while it waited: leased once more it would pass it.
@@ -120,7 +121,13 @@ impl Model {
     }
 
     /// Done or dead: kept for a while, unless it lived in memory only.
-    fn end_job(&mut self, id: u64, status: Status, outcome: Option<Outcome>, now_ms: u64) {
+    pub(super) fn end_job(
+        &mut self,
+        id: u64,
+        status: Status,
+        outcome: Option<Outcome>,
+        now_ms: u64,
+    ) {
         if self.jobs[&id].foreground {
             self.jobs.remove(&id);
             return;
@@ -139,6 +146,9 @@ impl Model {
         let kept = keep_ms.map(|keep| now_ms.saturating_add(keep));
         let job = self.revise(id);
         job.status = status as i32;
+        if let Some(after) = job.options.as_mut().and_then(|options| options.after.as_mut()) {
+            after.open.clear();
+        }
         job.finished_ms = Some(now_ms);
         let until_ms = match (kept, job.expires_ms()) {
             (Some(kept), Some(expires)) => Some(kept.min(expires)),
@@ -152,6 +162,9 @@ impl Model {
             && let Some(outcome) = &mut job.outcome
         {
             outcome.bytes = None;
+        }
+        if status == Status::Done {
+            self.were_done.insert(id);
         }
     }
 }

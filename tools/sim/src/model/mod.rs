@@ -12,6 +12,7 @@ mod choose;
 mod compare;
 mod deletion;
 mod finish;
+mod flows;
 mod fold;
 mod limits;
 mod matching;
@@ -65,6 +66,8 @@ pub struct Model {
     pub(crate) last_audit: u64,
     pub(crate) schedules: BTreeMap<String, Scheduled>,
     pub(crate) schedules_revision: u64,
+    /// Jobs that were done, and may be gone before those were told that wait for them.
+    pub(crate) were_done: BTreeSet<u64>,
     /// The latest time that the log knows: it never goes back.
     pub(crate) latest_ms: u64,
     /// The clock is not believed: nothing goes because its time is over.
@@ -205,11 +208,12 @@ impl Model {
 }
 
 /// Where a job stands that no worker has.
-pub(crate) fn waiting(parked: bool, later: bool) -> Status {
-    match (parked, later) {
-        (true, _) => Status::Parked,
-        (false, true) => Status::Scheduled,
-        (false, false) => Status::Ready,
+pub(crate) fn waiting(parked: bool, blocked: bool, later: bool) -> Status {
+    match (parked, blocked, later) {
+        (true, ..) => Status::Parked,
+        (_, true, _) => Status::Blocked,
+        (_, _, true) => Status::Scheduled,
+        _ => Status::Ready,
     }
 }
 

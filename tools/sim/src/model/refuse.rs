@@ -182,6 +182,7 @@ impl Model {
             );
         let holders = names(submit).into_iter().filter_map(|key| self.key_holder(&key));
         refusals.must.extend(holders.map(Rejection::KeyTaken));
+        let refusals = self.refuse_after(submit, refusals);
         self.refuse_values(&submit.labels, refusals)
     }
 

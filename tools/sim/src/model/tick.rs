@@ -12,33 +12,46 @@ impl Model {
     /// Everything that is due by now happens, and what is kept too many goes.
     pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
         let held = std::mem::replace(&mut self.holds_expiry, hold_expiry);
-        self.happen_what_is_due(now_ms, None);
+        loop {
+            self.happen_what_is_due(now_ms, None);
+            if !self.drop_surplus() {
+                break;
+            }
+        }
         self.holds_expiry = held;
-        self.drop_surplus();
     }
 
     /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
-    /// their place in the order: any of them may go first. What ends because of that may go at once: `between` gets how
-    /// it stands before.
-    pub fn happen_what_is_due(&mut self, now_ms: u64, between: Option<&mut Vec<Model>>) {
+    /// their place in the order: any of them may go first. Those who wait for what has ended are told before anything
+    /// goes. What ends because of that may go at once: `between` gets how it stands before.
+    pub fn happen_what_is_due(&mut self, now_ms: u64, mut between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
-        self.expire(now_ms);
-        self.run_timers(now_ms);
-        if let Some(between) = between {
-            between.push(self.clone());
+        loop {
+            let told = self.tell_those_who_wait(now_ms);
+            let expired = !told && self.expire(now_ms);
+            let ran = !told && self.run_timers(now_ms);
+            if !told && !expired && !ran {
+                return;
+            }
+            if let Some(between) = between.as_deref_mut() {
+                between.push(self.clone());
+            }
         }
-        self.expire(now_ms);
     }
 
-    fn expire(&mut self, now_ms: u64) {
+    fn expire(&mut self, now_ms: u64) -> bool {
+        let before = self.jobs.len();
         if !self.holds_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
+        self.jobs.len() < before
     }
 
-    fn run_timers(&mut self, now_ms: u64) {
+    fn run_timers(&mut self, now_ms: u64) -> bool {
         let mut instant = None;
+        let mut any = false;
         while let Some((due, id)) = self.next_due(now_ms) {
+            any = true;
             let before = self.jobs[&id].order;
             if self.jobs[&id].status() == Status::Leased {
                 self.give_back(id, Cause::Timeout, now_ms);
@@ -56,6 +69,7 @@ impl Model {
                 }
             }
         }
+        any
     }
 
     /// The clock was set forward. No worker has used that time up, so leases keep what they had left.
@@ -73,8 +87,9 @@ impl Model {
     }
 
     /// Queues keep as many finished jobs as they may, and the server as many as it may: those that
-    /// ended last.
-    pub fn drop_surplus(&mut self) {
+    /// ended last. Whether any went.
+    pub fn drop_surplus(&mut self) -> bool {
+        let before = self.jobs.len();
         let mut oldest: Vec<(u64, u64)> = self
             .jobs()
             .filter(|job| job.status().is_finished())
@@ -99,6 +114,7 @@ impl Model {
         for (_, id) in oldest.into_iter().take(surplus) {
             self.jobs.remove(&id);
         }
+        self.jobs.len() < before
     }
 
     /// The lease or schedule that is due first.

@@ -269,12 +269,15 @@ impl Run {
     fn tick(&mut self) -> Judged {
         self.server.engine().tick_once();
         let held = self.server.held();
-        self.change_many(|model, now_ms, versions| {
-            if !held.due {
-                model.happen_what_is_due(now_ms, versions);
-            }
-            if !held.surplus {
-                model.drop_surplus();
+        self.change_many(|model, now_ms, mut versions| {
+            loop {
+                if !held.due {
+                    model.happen_what_is_due(now_ms, versions.as_deref_mut());
+                }
+                // Somebody may have waited for what went.
+                if held.surplus || !model.drop_surplus() {
+                    break;
+                }
             }
         })?;
         self.take_deliveries()

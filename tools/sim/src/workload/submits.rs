@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use spindle_core::command::Submit;
-use spindle_core::job::{Backoff, Key, Label, Origin, Scope, TraceParent};
+use spindle_core::job::{Backoff, Key, Label, OnDead, Origin, Scope, TraceParent, mix};
 use spindle_core::{BytesRef, Command, JobId, Type};
 
 use super::{View, Workload};
@@ -31,6 +31,7 @@ impl Workload {
         } else {
             submit.labels = self.labels(view);
         }
+        blockers(&mut submit, view);
         if self.one_in(60) {
             let len = if self.one_in(2) { 0 } else { 513 };
             submit.queue = Bytes::from(vec![b'q'; len]);
@@ -189,4 +190,26 @@ impl Workload {
         submit.event = Some(Bytes::from_static(b"[\"job_created\"]"));
         submit
     }
+}
+
+/// Some jobs wait for others: which, follows from their number, so that what a seed draws stays as it
+/// is. Seldom one that is not there.
+fn blockers(submit: &mut Submit, view: View<'_>) {
+    let draw = mix(submit.id.0);
+    if !draw.is_multiple_of(4) || submit.foreground {
+        return;
+    }
+    let ids: Vec<u64> = view.model.jobs().map(|job| job.id).collect();
+    if ids.is_empty() {
+        return;
+    }
+    // The youngest are those that have not ended.
+    let young = &ids[ids.len().saturating_sub(12)..];
+    let count = 1 + (draw >> 8) % 3;
+    let pick = |at: u64| JobId(young[(mix(draw ^ at) % young.len() as u64) as usize]);
+    submit.after = (0..count).map(pick).collect();
+    if (draw >> 16).is_multiple_of(16) {
+        submit.after.push(JobId(submit.id.0 + 1_000));
+    }
+    submit.on_dead = OnDead::ALL[((draw >> 24) % 3) as usize];
 }

@@ -99,7 +99,7 @@ impl Job {
     pub fn row_status(&self) -> Status {
         match self.status.as_str() {
             "parked" => Status::Manual,
-            "ready" | "scheduled" => Status::Waiting,
+            "ready" | "scheduled" | "blocked" => Status::Waiting,
             "leased" => Status::Running,
             "done" | "dead" => Status::Done,
             other => Status::Other(other.to_owned()),

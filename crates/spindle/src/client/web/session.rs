@@ -13,7 +13,7 @@ use spindle_client::{
 
 use super::http::{Http, encoded};
 use crate::{
-    cli::{IfTaken, JobName, PayloadType, RetryWait},
+    cli::{IfTaken, JobName, OnDead, PayloadType, RetryWait},
     client::{
         session::{AskError, Finished, JobQuery, Leased, Listed, More, NewJob, Report, Session},
         view::{Job, Queue, bytes_of, present},
@@ -71,6 +71,10 @@ struct Submit<'a> {
     tags: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Value>,
+    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
+    after: &'a [u64],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_dead: Option<&'static str>,
 }
 
 #[derive(Deserialize)]
@@ -397,6 +401,8 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         run_at,
         tags: &job.tags,
         unique,
+        after: &job.after,
+        on_dead: job.on_dead.map(OnDead::word),
     })
 }
 

@@ -83,6 +83,8 @@ impl Submitter for SessionSubmitter {
             backoff: None,
             run_at_ms: None,
             tags: Vec::new(),
+            after: Vec::new(),
+            on_dead: None,
             unique: (!is_workq).then(|| (task.key(), IfTaken::Existing)),
             id: is_workq.then(|| spindle_workq::wire::Uuid::from_bytes(task.uuid().into_bytes())),
         };
