@@ -71,7 +71,7 @@ pub struct Worker {
     concurrency: usize,
     lease: Option<Duration>,
     stop_timeout: Duration,
-    on_event: Arc<OnEvent>,
+    on_event: Option<Arc<OnEvent>>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -96,7 +96,7 @@ impl Worker {
             concurrency: 1,
             lease: None,
             stop_timeout: Duration::from_secs(25),
-            on_event: Arc::new(print_outages(name.clone())),
+            on_event: None,
             name,
         }
     }
@@ -139,7 +139,7 @@ impl Worker {
     /// Called with everything that happens, before [`run`](Self::run) returns. Without it, outages
     /// of the server are printed on standard error.
     pub fn on_event(self, call: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
-        Self { on_event: Arc::new(call), ..self }
+        Self { on_event: Some(Arc::new(call)), ..self }
     }
 
     /// Works until SIGTERM or SIGINT, and until its jobs have ended then. While the server is away
@@ -173,9 +173,10 @@ impl Worker {
             reporter: Reporter::start(self.client.clone()),
             abandon: abandoned,
         };
+        let print = || Arc::new(print_outages(self.name.clone())) as Arc<OnEvent>;
         let crew = Crew {
             shared,
-            on_event: Arc::clone(&self.on_event),
+            on_event: self.on_event.clone().unwrap_or_else(print),
             counts: Arc::new(Counts::default()),
         };
         let line = Line::default();

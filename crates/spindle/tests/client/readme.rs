@@ -1,4 +1,4 @@
-//! The README's program for Rust, which is the crate's example, as a process.
+//! The README's program for Rust, `mail.rs`, as a process.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::server::Served;
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
 mod program {
-    include!("../../../client/examples/mail.rs");
+    include!("mail.rs");
 
     #[test]
     #[ignore = "the test below runs it as a process"]
@@ -27,8 +27,8 @@ mod program {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readmes_task_is_submitted_and_worked_until_sigterm() {
     let read = |path: &str| fs::read_to_string(format!("{FOLDER}/../../{path}")).unwrap();
-    let block = format!("\n```rust\n{}```\n", read("crates/client/examples/mail.rs"));
-    assert!(read("README.md").contains(&block), "README.md does not show the example as it is");
+    let block = format!("\n```rust\n{}```\n", read("crates/spindle/tests/client/mail.rs"));
+    assert!(read("README.md").contains(&block), "README.md does not show mail.rs as it is");
 
     let served = Served::new();
     let mut command = Command::new(std::env::current_exe().unwrap());
