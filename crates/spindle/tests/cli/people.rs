@@ -211,7 +211,7 @@ fn a_queue_that_is_not_there_is_paused_only_on_purpose() {
     let (_, _, said) = run(&served, &["pause", "mial"]);
     assert!(said.contains("--create pauses it all the same"), "{said}");
     output_of(&served, &["pause", "new", "--create"]);
-    assert_eq!(output_of(&served, &["queues"]), "new\t0\t0\t0\t0\t0\t0\tpaused\n");
+    assert_eq!(output_of(&served, &["queues"]), "new\t0\t0\t0\t0\t0\t0\t0\tpaused\n");
     output_of(&served, &["pause", "new"]);
     output_of(&served, &["resume", "new"]);
     assert_eq!(output_of(&served, &["queues"]), "");
@@ -409,7 +409,7 @@ fn names_of_queues_may_be_any_bytes() {
     let added = object(&output_of(&served, &["add", name, "x", "--json"]));
     assert_eq!((&added["queue_base64"], &added["queue"]), (&json!("/y9hIGJcYwo="), &Value::Null));
     output_of(&served, &["schedule", name, "+1h", "y"]);
-    assert_eq!(output_of(&served, &["queues"]), format!("{name}\t1\t1\t0\t0\t0\t0\t\n"));
+    assert_eq!(output_of(&served, &["queues"]), format!("{name}\t1\t1\t0\t0\t0\t0\t0\t\n"));
     let listed = output_of(&served, &["jobs", name]);
     assert!(listed.starts_with(&format!("1\t{name}\tready\t")), "{listed}");
     assert!(output_of(&served, &["job", "1"]).contains(&format!("queue\t{name}\n")));
