@@ -1,7 +1,8 @@
-//! The README's program for Rust, `mail.rs`, as a process.
+//! The README's program for Rust, an example of the library, as a process.
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -14,25 +15,14 @@ use crate::server::Served;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-mod program {
-    include!("mail.rs");
-
-    #[test]
-    #[ignore = "the test below runs it as a process"]
-    fn runs() {
-        main().unwrap();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readmes_task_is_submitted_and_worked_until_sigterm() {
     let read = |path: &str| fs::read_to_string(format!("{FOLDER}/../../{path}")).unwrap();
-    let block = format!("\n```rust\n{}```\n", read("crates/spindle/tests/client/mail.rs"));
+    let block = format!("\n```rust\n{}```\n", read("crates/client/examples/mail.rs"));
     assert!(read("README.md").contains(&block), "README.md does not show mail.rs as it is");
 
     let served = Served::new();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["readme::program::runs", "--exact", "--ignored"]);
+    let mut command = Command::new(example());
     command.env("SPINDLE_URL", format!("http://{}", served.http)).stdout(Stdio::null());
     let mut worker = Program::start(&mut command);
     let client = served.client();
@@ -45,4 +35,12 @@ async fn the_readmes_task_is_submitted_and_worked_until_sigterm() {
     assert_eq!(result, "sent to a@example.org");
     worker.signal(Signal::SIGTERM);
     assert!(worker.await_end().success());
+}
+
+/// The program. A run of all tests has built it; a run of this one has not.
+fn example() -> PathBuf {
+    let build = ["build", "--quiet", "--workspace", "--example", "mail"];
+    let built = Command::new(env!("CARGO")).args(build).current_dir(FOLDER).status().unwrap();
+    assert!(built.success(), "cargo build: {built}");
+    Path::new(env!("CARGO_BIN_EXE_spindle")).with_file_name("examples").join("mail")
 }

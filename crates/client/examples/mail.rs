@@ -1,3 +1,5 @@
+//! A task and its worker.
+
 use serde::{Deserialize, Serialize};
 use spindle_client::{Client, Failure, JobContext, NewJob, Worker};
 
