@@ -266,6 +266,8 @@ pub struct Submit {
     pub event: Option<Bytes>,
     /// The trace it belongs to.
     pub trace: Option<Box<TraceParent>>,
+    /// Whose share of a fair queue it takes; 1 to 256 bytes.
+    pub fair_key: Option<Bytes>,
 }
 
 impl Submit {

@@ -377,6 +377,13 @@ pub struct JobOptions {
     /// It is deleted, and that can still be undone.
     #[prost(message, optional, boxed, tag = "34")]
     pub deletion: Option<Box<Deletion>>,
+    /// Whose share of a fair queue it takes; never empty. Absent means that of all jobs without key.
+    #[prost(bytes = "bytes", optional, tag = "40")]
+    pub fair_key: Option<Bytes>,
+    /// Since when it waits, if that is not since it came: it went to the tail of a queue whose jobs
+    /// age.
+    #[prost(fixed64, optional, tag = "41")]
+    pub waits_since_ms: Option<u64>,
 }
 
 /// What most jobs have, to be borrowed.
@@ -403,6 +410,8 @@ impl JobOptions {
         pages: Vec::new(),
         trace: None,
         deletion: None,
+        fair_key: None,
+        waits_since_ms: None,
     };
 
     /// Whether there is nothing in it.
@@ -427,6 +436,8 @@ impl JobOptions {
             pages,
             trace: None,
             deletion: None,
+            fair_key: None,
+            waits_since_ms: None,
         } = self
         else {
             return false;

@@ -6,7 +6,10 @@ use crate::command::Matched;
 use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
 use crate::job::{JobId, LABELS_MAX};
-use crate::queue::{Constraint, QueueSettings, Rate};
+use crate::queue::{
+    AGING_MS_MAX, Constraint, FAIR_FIELD_BYTES_MAX, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX,
+    FAIR_WEIGHTS_MAX, Fair, FairWeight, QueueSettings, Rate,
+};
 use crate::rejection::Rejection;
 use crate::state::{LiveJob, State};
 
@@ -23,6 +26,9 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     check_queue(cx.state, name)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
+    let ages = |step_ms: u64| (1..=AGING_MS_MAX).contains(&step_ms);
+    refuse_if(!settings.aging_ms.is_none_or(ages), Rejection::OutOfRange("aging"))?;
+    refuse_if(!settings.fair.as_ref().is_none_or(fair_fits), Rejection::OutOfRange("fair"))?;
     // The type of the queue's payloads decides what its jobs fall under: they are matched again.
     let kind = cx.state.queue(name).and_then(|queue| queue.settings().bytes_type);
     let step = u64::from(kind != settings.bytes_type && cx.state.constraints_count() > 0);
@@ -33,6 +39,18 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     };
     cx.emit(Event::QueueSet(set), true);
     Ok(())
+}
+
+/// Weights have to be in the order of their keys, each key once.
+fn fair_fits(fair: &Fair) -> bool {
+    let weights = &fair.weights;
+    let fits = |entry: &FairWeight| {
+        (1..=FAIR_WEIGHT_MAX).contains(&entry.weight) && entry.key.len() <= FAIR_KEY_BYTES_MAX
+    };
+    fair.field.len() <= FAIR_FIELD_BYTES_MAX
+        && weights.len() <= FAIR_WEIGHTS_MAX
+        && weights.iter().all(fits)
+        && weights.is_sorted_by(|one, next| one.key < next.key)
 }
 
 /// Number 0 asks for a new number.

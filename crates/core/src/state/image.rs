@@ -213,6 +213,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
         pages: options.pages.clone(),
         trace: options.trace.clone(),
         deletion: options.deletion.clone(),
+        fair_key: options.fair_key.as_ref().map(own),
         ..*options
     };
     if !kept.is_none() {
