@@ -23,11 +23,13 @@ impl Model {
     pub fn happen_what_is_due(&mut self, now_ms: u64, between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
         self.expire(now_ms);
+        self.settle_turns();
         self.run_timers(now_ms);
         if let Some(between) = between {
             between.push(self.clone());
         }
         self.expire(now_ms);
+        self.settle_turns();
     }
 
     fn expire(&mut self, now_ms: u64) {
@@ -38,7 +40,11 @@ impl Model {
 
     fn run_timers(&mut self, now_ms: u64) {
         let mut instant = None;
+        let mut tied_ms = None;
         while let Some((due, id)) = self.next_due(now_ms) {
+            if tied_ms.replace(due) != Some(due) {
+                self.tie();
+            }
             let before = self.jobs[&id].order;
             if self.jobs[&id].status() == Status::Leased {
                 self.give_back(id, Cause::Timeout, now_ms);
@@ -56,6 +62,7 @@ impl Model {
                 }
             }
         }
+        self.untie();
     }
 
     /// The clock was set forward. No worker has used that time up, so leases keep what they had left.
@@ -99,6 +106,7 @@ impl Model {
         for (_, id) in oldest.into_iter().take(surplus) {
             self.jobs.remove(&id);
         }
+        self.settle_turns();
     }
 
     /// The lease or schedule that is due first.
