@@ -72,7 +72,7 @@ pub const FAIR_WEIGHTS_MAX: usize = 1_000;
 pub const FAIR_WEIGHT_MAX: u32 = 1_000;
 
 /// The longest JSON Pointer to a key.
-pub const FAIR_FIELD_BYTES_MAX: usize = 512;
+pub const FAIR_FIELD_BYTES_MAX: usize = 256;
 
 /// How the ready jobs of a queue share its workers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
+use crate::submit::fair_key;
 use crate::taking::Wanted;
 use crate::typed::{self, Kind, present};
 use crate::view::{self, Bodies};
@@ -68,6 +69,9 @@ pub(crate) struct Portable {
     /// Words to search by, in base64: those of other doors may be any bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags_base64: Vec<String>,
+    /// Whose share of a fair queue it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
     /// The UUID it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
@@ -174,6 +178,7 @@ impl Portable {
             keep_read_ms: options.keep_read_ms,
             drop_result: options.drop_result,
             tags_base64: options.tags.iter().map(|tag| naming::to_base64(tag)).collect(),
+            fair_key: options.fair_key.as_ref().map(|key| view::text(key)),
             uuid: image.uuid().map(|uuid| Uuid::from_bytes(uuid).to_string()),
             keys: options.keys.iter().map(PortableKey::of).collect(),
             state_base64: options.state.as_ref().map(|state| naming::to_base64(state)),
@@ -229,6 +234,7 @@ impl Portable {
             texts.iter().map(|text| naming::from_base64(name, text)).collect()
         };
         submit.tags = bytes("tags_base64", &self.tags_base64)?;
+        submit.fair_key = self.fair_key.map(fair_key).transpose()?;
         submit.state =
             self.state_base64.map(|text| naming::from_base64("state_base64", &text)).transpose()?;
         submit.uuid = self

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use spindle_core::command::Submit;
 use spindle_core::job::Origin;
+use spindle_core::queue::FAIR_KEY_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{NewJob, Payload};
 use utoipa::ToSchema;
@@ -71,6 +72,10 @@ pub(crate) struct NewJobBody {
     #[serde(default)]
     #[schema(max_items = 64, min_length = 1, max_length = 128)]
     tags: Vec<String>,
+    /// Whose share of a fair queue the job takes, 1 to 256 bytes. If not said, what the queue's
+    /// `fair.field` has.
+    #[schema(min_length = 1, max_length = 256)]
+    fair_key: Option<String>,
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
@@ -138,12 +143,21 @@ impl NewJobBody {
         submit.keep_ms = self.keep_ms;
         submit.parked = self.parked;
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();
+        submit.fair_key = self.fair_key.map(fair_key).transpose()?;
         if let Some(unique) = &self.unique {
             keys::check("unique.key", unique.key.chars().count())?;
             submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
         }
         Ok(NewJob { submit, payload: Payload::new(payload, kind) })
     }
+}
+
+/// A key for fair shares.
+pub(crate) fn fair_key(key: String) -> Answered<Bytes> {
+    if (1..=FAIR_KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(Bytes::from(key));
+    }
+    Err(Problem::out_of_range(format!("fair_key has 1 to {FAIR_KEY_BYTES_MAX} bytes")))
 }
 
 fn check_tags(tags: &[String]) -> Answered<()> {

@@ -88,6 +88,9 @@ pub(crate) struct Job {
     /// Words to search by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    /// Whose share of a fair queue it takes: as given, or from its payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
     /// The unique key it was submitted with, while it holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_key: Option<String>,
@@ -358,6 +361,7 @@ impl Job {
             },
             keep_ms: options.keep_ms,
             tags: options.tags.iter().map(|tag| text(tag)).collect(),
+            fair_key: options.fair_key.as_ref().map(|key| text(key)),
             unique_key: keys::unique_of(image),
             traceparent: options.trace.as_deref().map(ToString::to_string),
             foreground: image.foreground,

@@ -507,6 +507,14 @@ impl State {
         self.values.get(&number).copied().unwrap_or_default()
     }
 
+    /// Queues that are fair by a field of the payload: their names, and JSON Pointers.
+    pub fn fair_fields(&self) -> impl Iterator<Item = (&Bytes, &str)> {
+        let queues = self.fair_queues.iter().filter_map(|number| self.queue_at(*number));
+        let fields = queues
+            .filter_map(|queue| Some((&queue.name, &queue.settings.fair.as_ref()?.field[..])));
+        fields.filter(|(_, field)| !field.is_empty())
+    }
+
     /// How many constraints there are.
     pub fn constraints_count(&self) -> usize {
         self.constraints.len()

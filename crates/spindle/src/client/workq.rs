@@ -282,6 +282,9 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     if job.payload_type != PayloadType::Bytes || !job.tags.is_empty() || job.unique.is_some() {
         return Err(unable("knows no --type, --tag and --unique"));
     }
+    if job.fair_key.is_some() {
+        return Err(unable("knows no --fair-key"));
+    }
     if job.backoff.is_some() {
         return Err(unable("knows no --backoff"));
     }

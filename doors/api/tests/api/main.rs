@@ -19,6 +19,8 @@ mod ended;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod fairness;
+#[cfg(test)]
 mod gates;
 #[cfg(test)]
 mod harness;

@@ -71,6 +71,8 @@ struct Submit<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     tags: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Value>,
 }
 
@@ -397,6 +399,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         backoff: job.backoff.map(RetryWait::to_json),
         run_at,
         tags: &job.tags,
+        fair_key: job.fair_key.as_deref(),
         unique,
     })
 }

@@ -83,6 +83,7 @@ impl Submitter for SessionSubmitter {
             backoff: None,
             run_at_ms: None,
             tags: Vec::new(),
+            fair_key: None,
             unique: (!is_workq).then(|| (task.key(), IfTaken::Existing)),
             id: is_workq.then(|| spindle_workq::wire::Uuid::from_bytes(task.uuid().into_bytes())),
         };
