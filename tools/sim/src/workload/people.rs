@@ -193,7 +193,7 @@ impl Workload {
                 .map(Vec::from)
                 .unwrap_or_default(),
             aging_ms: [None, None, Some(900), Some(40)][(self.next_id % 4) as usize],
-            fair: [None, Some(fair)][(self.next_id % 3 > 0) as usize].clone(),
+            fair: (!self.next_id.is_multiple_of(3)).then_some(fair),
         }
     }
 
