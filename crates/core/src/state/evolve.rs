@@ -147,9 +147,8 @@ impl State {
     }
 
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
-        let ages = self.ages(JobId(requeued.id));
         self.change(JobId(requeued.id), at, |job| {
-            if ages && job.order() != 0 && job.order() != requeued.order {
+            if requeued.waits_anew {
                 job.options_mut().waits_since_ms = Some(requeued.at_ms);
             }
             if requeued.attempts < job.attempts() {
@@ -174,12 +173,6 @@ impl State {
                 self.bucket_made(label).started();
             }
         }
-    }
-
-    /// Whether a live job is in a queue whose jobs age.
-    fn ages(&self, id: JobId) -> bool {
-        let queue = self.find_live(id).map(|number| self.jobs.live[number].queue());
-        queue.and_then(|queue| self.queue_at(queue)).is_some_and(|it| it.discipline.aging_ms > 0)
     }
 
     fn on_edited(&mut self, edited: &Edited, at: Place) {
