@@ -270,6 +270,8 @@ pub struct Submit {
     pub after: Vec<JobId>,
     /// What becomes of it when one of them ends without being done.
     pub on_dead: OnDead,
+    /// Whose share of a fair queue it takes; 1 to 256 bytes.
+    pub fair_key: Option<Bytes>,
 }
 
 impl Submit {

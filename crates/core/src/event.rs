@@ -192,6 +192,9 @@ pub struct Requeued {
     /// It was parked and stays so.
     #[prost(bool, tag = "9")]
     pub parked: bool,
+    /// Its queue ages its jobs, and it went to the tail: it begins to wait now.
+    #[prost(bool, tag = "40")]
+    pub waits_anew: bool,
 }
 
 /// See [`Event::Gone`].

@@ -390,6 +390,13 @@ pub struct JobOptions {
     /// The jobs that it waits for, or waited for.
     #[prost(message, optional, boxed, tag = "40")]
     pub after: Option<Box<After>>,
+    /// Whose share of a fair queue it takes; never empty. Absent means that of all jobs without key.
+    #[prost(bytes = "bytes", optional, tag = "41")]
+    pub fair_key: Option<Bytes>,
+    /// Since when it waits, if that is not since it came: it went to the tail of a queue whose jobs
+    /// age.
+    #[prost(fixed64, optional, tag = "42")]
+    pub waits_since_ms: Option<u64>,
 }
 
 /// What most jobs have, to be borrowed.
@@ -417,6 +424,8 @@ impl JobOptions {
         trace: None,
         deletion: None,
         after: None,
+        fair_key: None,
+        waits_since_ms: None,
     };
 
     /// Whether there is nothing in it.
@@ -442,6 +451,8 @@ impl JobOptions {
             trace: None,
             deletion: None,
             after: None,
+            fair_key: None,
+            waits_since_ms: None,
         } = self
         else {
             return false;

@@ -38,5 +38,5 @@ pub use payload::{BytesRef, Type};
 pub use policy::{Defaults, Policies, Policy, Requeue};
 pub use rejection::Rejection;
 pub use reservations::Reservations;
-pub use state::{Found, Place, ReadyBefore, State};
+pub use state::{FairPlace, Found, Place, ReadyBefore, State};
 pub use tries::{Limit, Source, Tries};

@@ -112,6 +112,9 @@ pub struct Defaults {
     /// Most queues at once; a job or setting that makes one more is refused. At most
     /// [`QUEUES_MAX`].
     pub queues_max: usize,
+    /// Most keys of a fair queue that take turns at once. Jobs of further keys stand among those
+    /// without key.
+    pub fair_keys_max: usize,
 }
 
 /// Queues have numbers of 24 bits where there are many of them.
@@ -131,6 +134,7 @@ impl Default for Defaults {
             audit_entries_max: 10_000,
             audit_ms: 90 * 24 * HOUR_MS,
             queues_max: QUEUES_MAX,
+            fair_keys_max: 1_000_000,
         }
     }
 }

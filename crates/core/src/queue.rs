@@ -50,6 +50,59 @@ pub struct QueueSettings {
     /// Most bytes of the payloads of unfinished jobs together; a submit that would pass it is refused.
     #[prost(uint64, optional, tag = "12")]
     pub bytes_max: Option<u64>,
+    /// A waiting job gains one step of priority each time this has passed. Absent means that
+    /// priority counts first, however long others wait.
+    #[prost(uint64, optional, tag = "20")]
+    pub aging_ms: Option<u64>,
+    /// Ready jobs of different keys take turns.
+    #[prost(message, optional, tag = "21")]
+    pub fair: Option<Fair>,
+}
+
+/// The longest waiting time that may count as one step of priority: a year.
+pub const AGING_MS_MAX: u64 = 365 * 24 * 3_600_000;
+
+/// A job's key for fair shares is at most this many bytes.
+pub const FAIR_KEY_BYTES_MAX: usize = 256;
+
+/// Most keys of a queue that have a weight of their own.
+pub const FAIR_WEIGHTS_MAX: usize = 1_000;
+
+/// The highest weight. The lowest is 1, which every key has that is given none.
+pub const FAIR_WEIGHT_MAX: u32 = 1_000;
+
+/// The longest JSON Pointer to a key.
+pub const FAIR_FIELD_BYTES_MAX: usize = 256;
+
+/// How the ready jobs of a queue share its workers.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Fair {
+    /// The payload field that has the key of a job whose submit gives none, as a JSON Pointer;
+    /// empty if there is no such field.
+    #[prost(string, tag = "1")]
+    pub field: String,
+    /// Keys whose weight is not 1, in the order of the keys.
+    #[prost(message, repeated, tag = "2")]
+    pub weights: Vec<FairWeight>,
+}
+
+/// How many jobs of a key start in its turn.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct FairWeight {
+    /// The key; empty for the jobs without one.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// 1 to [`FAIR_WEIGHT_MAX`].
+    #[prost(uint32, tag = "2")]
+    pub weight: u32,
+}
+
+impl Fair {
+    /// The weight of a key.
+    pub fn weight_of(&self, key: &[u8]) -> u32 {
+        let found = self.weights.binary_search_by(|entry| entry.key[..].cmp(key));
+        found.ok().and_then(|at| self.weights.get(at)).map_or(1, |entry| entry.weight)
+    }
 }
 
 impl QueueSettings {

@@ -120,6 +120,9 @@ pub struct JobTemplate {
     /// Retention once done.
     #[prost(uint64, optional, tag = "8")]
     pub keep_ms: Option<u64>,
+    /// Whose share of a fair queue its jobs take.
+    #[prost(bytes = "vec", optional, tag = "40")]
+    pub fair_key: Option<Vec<u8>>,
     /// Words to search by; `schedule:` and the schedule's name come to them.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub tags: Vec<Vec<u8>>,
@@ -225,6 +228,7 @@ impl JobTemplate {
             fails_max: self.fails_max,
             backoff: self.backoff,
             keep_ms: self.keep_ms,
+            fair_key: self.fair_key.as_ref().map(|key| Bytes::copy_from_slice(key)),
             tags: tags.chain([Bytes::from(tag_of(schedule))]).collect(),
             ..Submit::new(id, queue, Origin::Api, payload)
         }

@@ -143,6 +143,12 @@ impl Engine {
         look(&self.shared.inner.lock().state)
     }
 
+    /// What is decided so far. For the simulator: unlike a call, it lets nothing happen that is due.
+    #[doc(hidden)]
+    pub fn tail(&self) -> Gate {
+        self.shared.inner.lock().tail()
+    }
+
     // ---- the one way of a call ----
 
     /// Locks the core with everything due already done, but what has to wait for room on a full disk.

@@ -16,6 +16,11 @@ pub(super) struct Step {
     pub index: Option<u64>,
 }
 
+/// Whether a text is a JSON Pointer that can be followed: of at most 256 bytes and 32 steps.
+pub fn is_pointer(text: &str) -> bool {
+    Pointer::read(text).is_some()
+}
+
 impl Pointer {
     pub fn read(text: &str) -> Option<Pointer> {
         if text.len() > POINTER_BYTES_MAX {

@@ -1,5 +1,6 @@
 //! A compiled set of matchers: from a queue's name and a payload to labels.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,7 +61,18 @@ pub struct RuleSet {
     revision: u64,
     /// By number.
     rules: Vec<Rule>,
+    /// Queues that are fair by a field: its number.
+    fair: BTreeMap<Bytes, usize>,
     paths: Paths,
+}
+
+/// What a payload says of a new job.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Matched {
+    /// Which constraint values it falls under, see [`RuleSet::labels`].
+    pub labels: Vec<Label>,
+    /// Its key, if its queue is fair by a field and that has one.
+    pub fair_key: Option<Bytes>,
 }
 
 impl RuleSet {
@@ -85,7 +97,22 @@ impl RuleSet {
         });
         let mut rules: Vec<Rule> = rules.collect();
         rules.sort_by_key(|rule| rule.number);
-        RuleSet { revision, rules, paths }
+        RuleSet { revision, rules, fair: BTreeMap::new(), paths }
+    }
+
+    /// The same constraints, and queues that are fair by a field: their names, and JSON Pointers. A
+    /// pointer that is none leads to no field.
+    #[must_use]
+    pub fn with_fair_queues(
+        mut self,
+        queues: impl IntoIterator<Item = (Bytes, String)>,
+    ) -> RuleSet {
+        for (queue, pointer) in queues {
+            if let Some(pointer) = Pointer::read(&pointer) {
+                self.fair.insert(queue, self.paths.add(&pointer));
+            }
+        }
+        self
     }
 
     /// The revision of the constraint set it was made of.
@@ -93,9 +120,14 @@ impl RuleSet {
         self.revision
     }
 
-    /// Whether there are no constraints.
+    /// Whether nothing of a new job is to be found out.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.fair.is_empty()
+    }
+
+    /// Whether payloads of new jobs of this queue are read.
+    pub fn reads(&self, queue: &[u8]) -> bool {
+        self.fair.contains_key(queue) || self.asks_for_fields(queue)
     }
 
     /// Whether labels of this queue's jobs depend on their payloads.
@@ -108,8 +140,29 @@ impl RuleSet {
     /// that exist longest; the others count the job as left out. `current` are the labels the
     /// job has, of which those of constraints that cannot be read stay.
     pub fn labels(&self, queue: &[u8], document: Document<'_>, current: &[Label]) -> Vec<Label> {
-        let mut labels = Vec::new();
+        self.labels_by(queue, document, current, &mut None)
+    }
+
+    /// All that is to be found out of a new job.
+    pub fn matched(&self, queue: &[u8], document: Document<'_>) -> Matched {
         let mut found = None;
+        let labels = self.labels_by(queue, document, &[], &mut found);
+        let fair_key = self.fair.get(queue).and_then(|field| {
+            let found = found.get_or_insert_with(|| self.find(document));
+            found.fields[*field].fair_key()
+        });
+        Matched { labels, fair_key }
+    }
+
+    /// As [`RuleSet::labels`]; `found` is what was found in the payload, once it was looked into.
+    fn labels_by<'p, 'a>(
+        &'p self,
+        queue: &[u8],
+        document: Document<'a>,
+        current: &[Label],
+        found: &mut Option<Found<'p, 'a>>,
+    ) -> Vec<Label> {
+        let mut labels = Vec::new();
         for rule in &self.rules {
             if rule.unreadable {
                 let kept = current.iter().filter(|label| label.constraint == rule.number);

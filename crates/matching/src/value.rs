@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use spindle_core::job::Label;
+use spindle_core::queue::FAIR_KEY_BYTES_MAX;
 
 use crate::spec::{Scalar, Test};
 
@@ -74,6 +76,27 @@ impl Field<'_> {
             _ => return None,
         };
         own.order(other)
+    }
+
+    /// The key of a job for fair shares: a text as it stands, a number in digits, `true` or `false`,
+    /// binary data in hexadecimal digits; cut to the length of the longest key. Nothing else is one.
+    pub fn fair_key(&self) -> Option<Bytes> {
+        let text = match self {
+            Field::Text(text) => Cow::Borrowed(text.as_ref()),
+            Field::Bool(value) => value.to_string().into(),
+            Field::Int(number) => number.to_string().into(),
+            Field::Float(number) => match whole(*number) {
+                Some(number) => number.to_string().into(),
+                None => number.to_string().into(),
+            },
+            Field::Bin(bytes) => {
+                let bytes = &bytes[..bytes.len().min(FAIR_KEY_BYTES_MAX / 2)];
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+            }
+            Field::Absent | Field::Null | Field::Ext | Field::Array | Field::Object => return None,
+        };
+        let kept = &text[..text.floor_char_boundary(FAIR_KEY_BYTES_MAX)];
+        (!kept.is_empty()).then(|| Bytes::copy_from_slice(kept.as_bytes()))
     }
 
     /// What distinguishes values under `per`: 64 bits that stay the same for ever, since levels of
@@ -184,6 +207,25 @@ mod tests {
         assert!(
             Field::Object.passes(&Test::Exists) && !Field::Object.passes(&Test::Eq(Scalar::Null))
         );
+    }
+
+    #[test]
+    fn texts_and_numbers_are_keys_and_nothing_else_is() {
+        let key = |field: Field<'_>| field.fair_key();
+        let text = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
+        assert_eq!(key(Field::Text("alice".into())), text("alice"));
+        assert_eq!(key(Field::Int(-7)), text("-7"));
+        assert_eq!(key(Field::Float(7.0)), text("7"));
+        assert_eq!(key(Field::Float(0.5)), text("0.5"));
+        assert_eq!(key(Field::Bool(true)), text("true"));
+        assert_eq!(key(Field::Bin(b"\x00\xfe")), text("00fe"));
+        let long = "\u{e9}x".repeat(100);
+        assert_eq!(key(Field::Text(long.as_str().into())), text(&long[..255]));
+        assert_eq!(key(Field::Bin(&[7; 300])).map(|key| key.len()), Some(256));
+        for none in [Field::Absent, Field::Null, Field::Array, Field::Object, Field::Ext] {
+            assert_eq!(key(none.clone()), None, "{none:?}");
+        }
+        assert_eq!(key(Field::Text("".into())), None);
     }
 
     #[test]

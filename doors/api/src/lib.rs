@@ -18,6 +18,7 @@ mod document;
 mod ended;
 mod exposition;
 mod extract;
+mod fair;
 mod filter;
 mod instant;
 mod keys;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::backoff::Backoff;
 use crate::linking::Linked;
 use crate::submit::OnDeadWord;
+use crate::submit::fair_key;
 use crate::taking::Wanted;
 use crate::typed::{self, Kind, present};
 use crate::view::{self, Bodies};
@@ -77,6 +78,9 @@ pub(crate) struct Portable {
     /// What happens when one of them dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_dead: Option<OnDeadWord>,
+    /// Whose share of a fair queue it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
     /// The UUID it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
@@ -211,6 +215,7 @@ impl Portable {
                 .as_deref()
                 .filter(|after| !after.open.is_empty())
                 .map(|after| after.on_dead().into()),
+            fair_key: options.fair_key.as_ref().map(|key| view::text(key)),
             uuid: image.uuid().map(|uuid| Uuid::from_bytes(uuid).to_string()),
             keys: options.keys.iter().map(PortableKey::of).collect(),
             state_base64: options.state.as_ref().map(|state| naming::to_base64(state)),
@@ -266,6 +271,7 @@ impl Portable {
             texts.iter().map(|text| naming::from_base64(name, text)).collect()
         };
         submit.tags = bytes("tags_base64", &self.tags_base64)?;
+        submit.fair_key = self.fair_key.map(fair_key).transpose()?;
         submit.state =
             self.state_base64.map(|text| naming::from_base64("state_base64", &text)).transpose()?;
         submit.uuid = self

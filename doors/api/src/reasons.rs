@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome};
-use spindle_core::{JobImage, ReadyBefore, Status, Tries, cut_text};
+use spindle_core::{FairPlace, JobImage, ReadyBefore, Status, Tries, cut_text};
 use spindle_engine::{BlockerNow, HeldBack};
 use spindle_http::door_word;
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ const WORD_BYTES_MAX: usize = 256;
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Reason {
     /// For programs: `scheduled`, `backoff`, `parked`, `blocked`, `leased`, `done`, `dead`, `deleted`, `paused`,
-    /// `constraint`, `position`, `nobody_waits`, `workers_wait`, `last_attempt`.
+    /// `constraint`, `position`, `fair_share`, `nobody_waits`, `workers_wait`, `last_attempt`.
     pub code: &'static str,
     /// For people.
     pub text: String,
@@ -31,10 +31,10 @@ pub(crate) struct Reason {
     /// When this reason ends by itself, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// `position`: ready jobs of the queue that come before it.
+    /// `position`: ready jobs of the queue that come before it. `fair_share`: those of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<usize>,
-    /// `position`: there may be more; they were not counted further.
+    /// `position`, `fair_share`: there may be more; they were not counted further.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// `constraint`: its name.
@@ -276,6 +276,27 @@ pub(crate) fn placed(place: ReadyBefore) -> Reason {
     };
     let mut reason = Reason::new("position", text);
     (reason.before, reason.at_least) = (Some(before), at_least);
+    reason
+}
+
+/// Where it stands among the jobs of its key, in a fair queue.
+pub(crate) fn takes_turns(place: FairPlace) -> Reason {
+    let FairPlace { key, before, keys, weight } = place;
+    let at_least = if before.at_least { "at least " } else { "" };
+    let nth = before.count + 1;
+    let of = if key.is_empty() {
+        "the jobs without key".to_owned()
+    } else {
+        format!("key {:?}", text(&key))
+    };
+    let turns = match keys {
+        1 => "no other key has ready jobs".to_owned(),
+        _ => format!("{keys} keys take turns"),
+    };
+    let weight = if weight == 1 { String::new() } else { format!(", {weight} jobs in a turn") };
+    let text = format!("it is {at_least}number {nth} of {of}{weight}; {turns}");
+    let mut reason = Reason::new("fair_share", text);
+    (reason.before, reason.at_least) = (Some(before.count), before.at_least);
     reason
 }
 

@@ -181,11 +181,20 @@ fn what_is_not_in_the_job_says_what_to_do_too() {
         assert_eq!((reason.until.as_deref(), reason.next.is_some()), (ends, true), "{text}");
     }
     let line = |count, at_least| placed(ReadyBefore { count, at_least });
+    let share = |key: &'static str, count, keys, weight| {
+        let before = ReadyBefore { count, at_least: false };
+        takes_turns(FairPlace { key: key.into(), before, keys, weight })
+    };
     for (reason, text) in [
         (line(0, false), "it is the next of its queue"),
         (line(1, false), "1 ready job of its queue comes before it"),
         (line(2, false), "2 ready jobs of its queue come before it"),
         (line(9, true), "at least 9 ready jobs of its queue come before it"),
+        (share("", 0, 1, 1), "it is number 1 of the jobs without key; no other key has ready jobs"),
+        (
+            share("acme", 2, 12, 5),
+            "it is number 3 of key \"acme\", 5 jobs in a turn; 12 keys take turns",
+        ),
         (workers(1, false), "1 client waits for its queue"),
         (workers(2, true), "2 clients wait for its queue"),
         (workers(0, true), "workers sleep until its queue has work"),

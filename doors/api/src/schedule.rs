@@ -144,6 +144,7 @@ fn template(NewJob { submit, payload }: NewJob) -> JobTemplate {
         fails_max: submit.fails_max,
         backoff: submit.backoff,
         keep_ms: submit.keep_ms,
+        fair_key: submit.fair_key.as_ref().map(|key| key.to_vec()),
         tags: submit.tags.iter().map(|tag| tag.to_vec()).collect(),
         payload: payload.bytes().to_vec(),
         payload_type: payload.kind() as i32,
@@ -238,6 +239,8 @@ pub(crate) struct ScheduledJob {
     keep_ms: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
 }
 
 impl ScheduledJob {
@@ -264,6 +267,7 @@ impl ScheduledJob {
             backoff: job.backoff.map(Backoff::from),
             keep_ms: job.keep_ms,
             tags: job.tags.iter().map(text).collect(),
+            fair_key: job.fair_key.as_ref().map(text),
         }
     }
 }

@@ -3,11 +3,12 @@
 use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use spindle_core::queue::QueueSettings;
+use spindle_core::queue::{AGING_MS_MAX, QueueSettings};
 use spindle_http::{Answered, Problem, whole_or_null};
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
+use crate::fair::Fair;
 use crate::object;
 use crate::precondition::Precondition;
 use crate::typed::Kind;
@@ -48,6 +49,18 @@ pub(crate) struct Settings {
     /// Most finished jobs kept; the oldest go first.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
     finished_max: Option<u64>,
+    /// A waiting job gains one step of priority each time this has passed, so that none waits for
+    /// ever. 1 ms to a year.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1, maximum = 31_536_000_000_u64)]
+    aging_ms: Option<u64>,
+    /// Ready jobs of different keys take turns. `{}` goes by the `fair_key` of jobs alone.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional"
+    )]
+    fair: Option<Fair>,
     /// What payloads are that came as mere bytes (Workq, Gearman), for constraints that look into
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +79,8 @@ impl Settings {
             jobs_max: settings.jobs_max,
             bytes_max: settings.bytes_max,
             finished_max: settings.finished_max,
+            aging_ms: settings.aging_ms,
+            fair: settings.fair.as_ref().map(Fair::of),
             bytes_type: settings.bytes_type.map(Kind::of),
         }
     }
@@ -83,6 +98,9 @@ impl Settings {
         if self.ttr_default_ms == Some(0) {
             return Err(Problem::out_of_range("ttr_default_ms is at least 1"));
         }
+        if self.aging_ms.is_some_and(|step_ms| !(1..=AGING_MS_MAX).contains(&step_ms)) {
+            return Err(Problem::out_of_range("aging_ms is 1 to 31536000000, a year"));
+        }
         Ok(QueueSettings {
             attempts_max: self.attempts_max,
             fails_max: self.fails_max,
@@ -93,6 +111,8 @@ impl Settings {
             jobs_max: self.jobs_max,
             bytes_max: self.bytes_max,
             finished_max: self.finished_max,
+            aging_ms: self.aging_ms,
+            fair: self.fair.map(Fair::read).transpose()?,
             bytes_type: self.bytes_type.map(|kind| kind.core() as i32),
             ..QueueSettings::default()
         })

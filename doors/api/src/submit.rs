@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_core::command::Submit;
 use spindle_core::job::{AFTER_MAX, OnDead, Origin};
+use spindle_core::queue::FAIR_KEY_BYTES_MAX;
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{NewJob, Payload};
 use utoipa::ToSchema;
@@ -75,6 +76,10 @@ pub(crate) struct NewJobBody {
     #[serde(default)]
     #[schema(max_items = 64, min_length = 1, max_length = 128)]
     tags: Vec<String>,
+    /// Whose share of a fair queue the job takes, 1 to 256 bytes. If not said, what the queue's
+    /// `fair.field` has.
+    #[schema(min_length = 1, max_length = 256)]
+    fair_key: Option<String>,
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
@@ -202,6 +207,7 @@ impl NewJobBody {
         submit.after = after.into_iter().collect();
         submit.on_dead = self.on_dead.into();
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();
+        submit.fair_key = self.fair_key.map(fair_key).transpose()?;
         if let Some(unique) = &self.unique {
             keys::check("unique.key", unique.key.chars().count())?;
             submit.keys.push(keys::unique(&submit.queue, unique.key.as_bytes()));
@@ -253,6 +259,14 @@ impl AfterItem {
             AfterItem::Ref(name) => Some(name),
         }
     }
+}
+
+/// A key for fair shares.
+pub(crate) fn fair_key(key: String) -> Answered<Bytes> {
+    if (1..=FAIR_KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(Bytes::from(key));
+    }
+    Err(Problem::out_of_range(format!("fair_key has 1 to {FAIR_KEY_BYTES_MAX} bytes")))
 }
 
 fn check_tags(tags: &[String]) -> Answered<()> {

@@ -97,6 +97,9 @@ pub(crate) struct Job {
     /// What happens when one of them dies.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_dead: Option<OnDeadWord>,
+    /// Whose share of a fair queue it takes: as given, or from its payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
     /// The unique key it was submitted with, while it holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_key: Option<String>,
@@ -394,6 +397,7 @@ impl Job {
             tags: options.tags.iter().map(|tag| text(tag)).collect(),
             after: engine.jobs().before(image).into_iter().map(AfterShown::from).collect(),
             on_dead: options.after.as_deref().map(|after| after.on_dead().into()),
+            fair_key: options.fair_key.as_ref().map(|key| text(key)),
             unique_key: keys::unique_of(image),
             traceparent: options.trace.as_deref().map(ToString::to_string),
             foreground: image.foreground,

@@ -102,6 +102,14 @@ faults! {
     GoneNotTold => engine.core.gone_not_told;
     /// A start forgets which jobs wait for which.
     FlowsForgotten => engine.flows_forgotten;
+    /// The turn of a key does not move on when one of its jobs is leased.
+    TurnNotTaken => engine.core.turn_not_taken;
+    /// A key that comes back takes the turns that it missed.
+    IdleKeySavesTurns => engine.core.idle_key_saves_turns;
+    /// All keys of a fair queue have the same weight.
+    WeightIgnored => engine.core.weight_ignored;
+    /// A start orders the jobs of a queue as if waiting did not count.
+    AgingForgotten => engine.core.aging_forgotten;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -104,6 +104,8 @@ fn requeue(
         let tried = if cause == Cause::Failed { fails } else { job.attempts() };
         cx.state.tries(number).backoff.value.wait_ms(job.job_id(), tried.max(1))
     };
+    let queue = cx.state.queue_at(job.queue());
+    let ages = queue.is_some_and(|queue| queue.settings().aging_ms.is_some());
     let event = Requeued {
         id: job.id(),
         cause: cause as i32,
@@ -117,6 +119,7 @@ fn requeue(
         outcome,
         at_ms: cx.now_ms,
         parked: job.status() == Status::Parked && !faults.parked_requeued,
+        waits_anew: to_tail && job.order() != 0 && ages,
     };
     cx.emit(Event::Requeued(event), job.is_logged());
 }

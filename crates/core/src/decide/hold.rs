@@ -37,6 +37,11 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
         revision: image.revision.wrapping_add(1),
         ..image.clone()
     };
+    let queue = cx.state.queue(&image.queue);
+    if queue.is_some_and(|queue| queue.settings().aging_ms.is_some()) {
+        // As it goes to the tail, it begins to wait now.
+        retried.options_mut().waits_since_ms = Some(cx.now_ms);
+    }
     if let Some(options) = retried.options.as_mut() {
         options.run_at_ms = None;
         options.deletion = None;

@@ -11,7 +11,7 @@ use crate::event::{Event, Extended, Leased};
 use crate::job::{self, Cause, Label};
 use crate::rejection::Rejection;
 use crate::reservations::Reservations;
-use crate::state::{Group, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
+use crate::state::{Group, Heads, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
@@ -146,12 +146,34 @@ fn best_of(
         cx.out.left.push(queue.name().clone());
         return None;
     }
-    let small = best_in_lane(cx, &line, 0, request);
-    let large = (request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES)
-        .then(|| best_in_lane(cx, &line, 1, request))
-        .flatten();
-    let (key, job) = small.into_iter().chain(large).min()?;
+    let job = best_of_queue(cx, &line, request)?;
+    // Among queues priority and age count, however a queue orders its own jobs.
+    let key = cx.state.live_job(job).ready_key(0);
     Some(Candidate { key, job, at })
+}
+
+/// The job whose turn it is in a queue. Jobs that follow new settings of the queue already go before
+/// those that do not yet.
+fn best_of_queue(cx: &mut Context<'_>, line: &Line<'_>, request: LeaseQuery<'_>) -> Option<u32> {
+    let with_large = request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES;
+    let mut passed_over = [0; 2];
+    for discipline in line.queue.disciplines() {
+        for share in discipline.in_order(with_large) {
+            let Some(share) = line.queue.share(share) else { continue };
+            let [small, large] = &mut passed_over;
+            let small = best_in_lane(cx, line, &share.heads[0], small, request);
+            let large = with_large
+                .then(|| best_in_lane(cx, line, &share.heads[1], large, request))
+                .flatten();
+            if let Some((_, job)) = small.into_iter().chain(large).min() {
+                return Some(job);
+            }
+            if passed_over.iter().any(|groups| *groups > RESERVED_GROUPS_MAX) {
+                return None;
+            }
+        }
+    }
+    None
 }
 
 /// A queue that a lease looks into.
@@ -191,7 +213,9 @@ fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
 fn has_more(cx: &mut Context<'_>, line: &Line<'_>, reserved: u64) -> bool {
     let mut jobs: u64 = 0;
     let mut looked_at = 0;
-    for (_, group_number) in line.queue.heads.iter().flatten() {
+    let shares = line.queue.disciplines().flat_map(|discipline| discipline.in_order(true));
+    let shares = shares.filter_map(|share| line.queue.share(share));
+    for (_, group_number) in shares.flat_map(|share| share.heads.iter().flatten()) {
         let Some(group) = line.queue.group(*group_number) else { continue };
         if line.is_held(cx, group, *group_number) {
             continue;
@@ -209,15 +233,16 @@ fn has_more(cx: &mut Context<'_>, line: &Line<'_>, reserved: u64) -> bool {
     false
 }
 
-/// The best admitted head of one size class.
+/// The best admitted head of one size class of a share. Counts groups that are passed over because
+/// their jobs are reserved.
 fn best_in_lane(
     cx: &mut Context<'_>,
     line: &Line<'_>,
-    lane: usize,
+    heads: &Heads,
+    passed_over: &mut usize,
     request: LeaseQuery<'_>,
 ) -> Option<(u128, u32)> {
-    let mut passed_over = 0;
-    for (key, group_number) in &line.queue.heads[lane] {
+    for (key, group_number) in heads {
         let Some(group) = line.queue.group(*group_number) else { continue };
         if line.is_held(cx, group, *group_number) {
             continue;
@@ -227,11 +252,11 @@ fn best_in_lane(
             reserved => headroom(cx.state, *label, cx.now_ms) <= reserved,
         };
         if group.labels.iter().any(is_reserved) {
-            if passed_over == 0 {
+            if *passed_over == 0 {
                 cx.out.left.push(line.queue.name().clone());
             }
-            passed_over += 1;
-            if passed_over > RESERVED_GROUPS_MAX {
+            *passed_over += 1;
+            if *passed_over > RESERVED_GROUPS_MAX {
                 return None;
             }
             continue;

@@ -4,11 +4,14 @@ use bytes::Bytes;
 
 use crate::command::Matched;
 use crate::decide::{Context, Decided, check_queue, refuse_if};
-use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled};
+use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled, Server};
 use crate::job::{JobId, LABELS_MAX};
-use crate::queue::{Constraint, QueueSettings, Rate};
+use crate::queue::{
+    AGING_MS_MAX, Constraint, FAIR_FIELD_BYTES_MAX, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX,
+    FAIR_WEIGHTS_MAX, Fair, FairWeight, QueueSettings, Rate,
+};
 use crate::rejection::Rejection;
-use crate::state::{LiveJob, State};
+use crate::state::{LiveJob, Queue, State};
 
 /// Counts, periods and bursts of a rate stay below this, so that token arithmetic fits 64 bits.
 pub const RATE_MAX: u64 = 1 << 31;
@@ -23,16 +26,49 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     check_queue(cx.state, name)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
+    let ages = |step_ms: u64| (1..=AGING_MS_MAX).contains(&step_ms);
+    refuse_if(!settings.aging_ms.is_none_or(ages), Rejection::OutOfRange("aging"))?;
+    refuse_if(!settings.fair.as_ref().is_none_or(fair_fits), Rejection::OutOfRange("fair"))?;
     // The type of the queue's payloads decides what its jobs fall under: they are matched again.
-    let kind = cx.state.queue(name).and_then(|queue| queue.settings().bytes_type);
-    let step = u64::from(kind != settings.bytes_type && cx.state.constraints_count() > 0);
-    let set = QueueSet {
-        name: name.clone(),
-        settings: settings.clone(),
-        constraints_revision: cx.state.server().constraints_revision + step,
-    };
+    let before = cx.state.queue(name).map(Queue::settings);
+    let kind = before.and_then(|before| before.bytes_type);
+    let is_typed_anew = kind != settings.bytes_type && cx.state.constraints_count() > 0;
+    // A submit that was matched by another field is matched again. Jobs that are there keep their
+    // keys.
+    let is_fair_by_another = before.map_or("", field_of) != field_of(settings);
+    let server = cx.state.server();
+    let step = u64::from(is_typed_anew || is_fair_by_another);
+    let constraints_revision = server.constraints_revision + step;
+    let set = QueueSet { name: name.clone(), settings: settings.clone(), constraints_revision };
+    let relabelled =
+        (is_fair_by_another && !is_typed_anew && cx.state.is_relabelled()).then(|| Server {
+            constraints_revision,
+            relabelled_revision: constraints_revision,
+            relabelled_below: u64::MAX,
+            ..server.clone()
+        });
     cx.emit(Event::QueueSet(set), true);
+    if let Some(server) = relabelled {
+        cx.emit(Event::ServerCompacted(server), true);
+    }
     Ok(())
+}
+
+/// The payload field that a queue is fair by.
+fn field_of(settings: &QueueSettings) -> &str {
+    settings.fair.as_ref().map_or("", |fair| &fair.field)
+}
+
+/// Weights have to be in the order of their keys, each key once.
+fn fair_fits(fair: &Fair) -> bool {
+    let weights = &fair.weights;
+    let fits = |entry: &FairWeight| {
+        (1..=FAIR_WEIGHT_MAX).contains(&entry.weight) && entry.key.len() <= FAIR_KEY_BYTES_MAX
+    };
+    fair.field.len() <= FAIR_FIELD_BYTES_MAX
+        && weights.len() <= FAIR_WEIGHTS_MAX
+        && weights.iter().all(fits)
+        && weights.is_sorted_by(|one, next| one.key < next.key)
 }
 
 /// Number 0 asks for a new number.

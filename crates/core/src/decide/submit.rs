@@ -1,5 +1,7 @@
 //! Jobs that come in.
 
+use bytes::Bytes;
+
 use crate::command::Submit;
 use crate::decide::room::{self, Newcomer};
 use crate::decide::{Context, Decided, check_queue, flows, refuse_if};
@@ -8,6 +10,7 @@ use crate::job::{
     After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status,
 };
 use crate::payload::BytesRef;
+use crate::queue::FAIR_KEY_BYTES_MAX;
 use crate::rejection::Rejection;
 use crate::state::{State, event_fits, state_fits};
 
@@ -132,6 +135,8 @@ fn options(
         trace: submit.trace.clone(),
         deletion: None,
         after,
+        fair_key: submit.fair_key.clone(),
+        waits_since_ms: None,
     };
     options.boxed()
 }
@@ -167,6 +172,7 @@ fn is_plain(submit: &Submit) -> bool {
         trace: None,
         after,
         on_dead: _,
+        fair_key: None,
     } = submit
     else {
         return false;
@@ -184,6 +190,8 @@ pub(super) fn check_limits(submit: &Submit) -> Result<(), Rejection> {
     check("labels", submit.labels.len() <= LABELS_MAX)?;
     check("keys", submit.keys.len() <= NAMES_MAX)?;
     check("tags", submit.tags.len() <= NAMES_MAX)?;
+    let fits = |key: &Bytes| (1..=FAIR_KEY_BYTES_MAX).contains(&key.len());
+    check("fair key", submit.fair_key.as_ref().is_none_or(fits))?;
     check("state", state_fits(submit.state.as_ref()))?;
     check("event", event_fits(submit.event.as_ref()))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+use super::ready::Waiting;
 use super::*;
 use crate::job::Status;
 
@@ -19,6 +20,27 @@ pub(super) struct Waits {
     label: Label,
     /// The key it waits under.
     head: u128,
+}
+
+/// Groups whose share has had its turn meanwhile, that are put right in one step.
+const MOVED_BACK_AT_ONCE: usize = 256;
+
+/// The group of a size class that comes first of those that wait. Groups wait under the place that
+/// their share had then; shares only move back.
+fn first_waiting(line: &mut BTreeSet<Waiting>, queue: &mut Queue, large: bool) -> Option<u32> {
+    for at in 0.. {
+        let is_of_lane = |number| queue.group(number).is_some_and(|group| group.large == large);
+        let first = line.iter().copied().find(|(.., number)| is_of_lane(*number))?;
+        let (under, head, number) = first;
+        let turn = queue.turn_of(queue.group(number)?);
+        if turn == under || at == MOVED_BACK_AT_ONCE {
+            return Some(number);
+        }
+        line.remove(&first);
+        line.insert((turn, head, number));
+        queue.groups.find_mut(number)?.waits_under = turn;
+    }
+    None
 }
 
 impl State {
@@ -37,20 +59,38 @@ impl State {
         let Some(line) = bucket.waiting.get_mut(&queue_number) else { return };
         let Some(queue) = queues.find_mut(queue_number) else { return };
         for large in [false, true] {
-            let is_of_lane = |number| queue.group(number).is_some_and(|group| group.large == large);
-            let best = line.iter().copied().find(|(_, number)| is_of_lane(*number));
-            let Some((head, number)) = best else { continue };
-            line.remove(&(head, number));
-            if let Some((group, lane)) = queue.group_and_lane(number) {
-                group.blocked_by = None;
-                group.probes = Some(label);
-                promoted.insert(queue_number);
-                lane.insert((head, number));
+            let Some(number) = first_waiting(line, queue, large) else { continue };
+            let Some(group) = queue.groups.find_mut(number) else { continue };
+            if let Some(waiting) = group.waiting(number) {
+                line.remove(&waiting);
             }
+            group.blocked_by = None;
+            queue.begin_probe(number, label);
+            queue.compete(number);
+            promoted.insert(queue_number);
         }
         if line.is_empty() {
             bucket.waiting.remove(&queue_number);
         }
+    }
+
+    /// A group waits at a bucket from now on, and competes no more. Returns the bucket that it
+    /// probed.
+    pub(super) fn wait_at(
+        &mut self,
+        queue_number: u32,
+        number: u32,
+        label: Label,
+    ) -> Option<Label> {
+        let State { queues, buckets, .. } = self;
+        let bucket = buckets.get_mut(&label)?;
+        let queue = queues.find_mut(queue_number)?;
+        queue.stand_back(number);
+        let turn = queue.turn_of(queue.group(number)?);
+        let group = queue.groups.find_mut(number)?;
+        (group.blocked_by, group.waits_under) = (Some(label), turn);
+        bucket.waiting.entry(queue_number).or_default().extend(group.waiting(number));
+        queue.end_probe(number)
     }
 
     pub(super) fn promote_all(&mut self, label: Label) {
@@ -74,20 +114,18 @@ impl State {
     /// it.
     pub(crate) fn hold_back(&mut self, queue_number: u32, number: u32, label: Label, now_ms: u64) {
         let Some(wake) = self.wake_of(label, now_ms) else { return };
-        let State { queues, buckets, bucket_wakes, .. } = self;
-        let Some(bucket) = buckets.get_mut(&label) else { return };
-        let Some(queue) = queues.find_mut(queue_number) else { return };
-        let Some((group, lane)) = queue.group_and_lane(number) else { return };
-        let competes = group.blocked_by.is_none() && group.unmatched_head.is_none();
-        let Some(head) = group.head.filter(|_| competes) else { return };
-        lane.remove(&(head, number));
-        group.blocked_by = Some(label);
-        bucket.waiting.entry(queue_number).or_default().insert((head, number));
+        let group = self.queue_at(queue_number).and_then(|queue| queue.group(number));
+        let competes = |group: &&Group| {
+            group.head.is_some() && group.blocked_by.is_none() && group.unmatched_head.is_none()
+        };
+        if !group.is_some_and(|group| competes(&group)) || !self.buckets.contains_key(&label) {
+            return;
+        }
+        let probed = self.wait_at(queue_number, number, label);
         if let Some(wake) = wake {
-            bucket_wakes.insert((wake, label));
+            self.bucket_wakes.insert((wake, label));
             self.due_hint_ms = self.due_hint_ms.min(wake);
         }
-        let probed = group.probes.take();
         if let Some(other) = probed.filter(|other| *other != label) {
             self.promote(other, queue_number);
         }
@@ -97,7 +135,7 @@ impl State {
     pub(super) fn waits_at(&self, number: u32) -> Option<Waits> {
         let job = &self.jobs.live[number];
         let queue = self.queue_at(job.queue()).filter(|_| job.status() == Status::Ready)?;
-        let group = queue.group(queue.find_group(job.labels(), job.is_large())?)?;
+        let group = queue.group(queue.group_of(number, &self.jobs.live)?)?;
         Some(Waits { queue: job.queue(), label: group.blocked_by?, head: group.head? })
     }
 
@@ -106,29 +144,31 @@ impl State {
     /// be better than the group that competes for all.
     pub(super) fn hold_again(&mut self, number: u32, waited: Option<Waits>) {
         let Some(Waits { queue: queue_number, label, head: before }) = waited else { return };
-        let State { jobs, queues, buckets, .. } = self;
+        let State { jobs, queues, buckets, .. } = &*self;
         let job = &jobs.live[number];
         let stays = job.queue() == queue_number && job.status() == Status::Ready;
-        let Some(queue) = queues.find_mut(queue_number).filter(|_| stays) else { return };
-        let found = queue.find_group(job.labels(), job.is_large());
+        let Some(queue) = queues.find(queue_number).filter(|_| stays) else { return };
+        let found = queue.group_of(number, &jobs.live);
         let Some(number) = found.filter(|_| job.labels().contains(&label)) else { return };
-        let Some((group, lane)) = queue.group_and_lane(number) else { return };
+        let Some(group) = queue.group(number) else { return };
         let alone = group.blocked_by.is_none() && group.probes.is_none();
-        let Some(bucket) = buckets.get_mut(&label).filter(|_| alone) else { return };
-        let Some(head) = group.head else { return };
-        lane.remove(&(head, number));
-        group.blocked_by = Some(label);
-        bucket.waiting.entry(queue_number).or_default().insert((head, number));
+        let Some(head) = group.head.filter(|_| alone && buckets.contains_key(&label)) else {
+            return;
+        };
+        self.wait_at(queue_number, number, label);
         if head < before {
-            self.promote_if_first(label, queue_number, (head, number));
+            self.promote_if_first(label, queue_number, number);
         }
     }
 
     /// A waiting group that is the best of its line competes at once: its bucket may be free, while
     /// another group competes for all of them.
-    pub(super) fn promote_if_first(&mut self, label: Label, queue_number: u32, at: (u128, u32)) {
-        let line = self.buckets.get(&label).and_then(|bucket| bucket.waiting.get(&queue_number));
-        if line.is_some_and(|line| line.first() == Some(&at)) {
+    pub(super) fn promote_if_first(&mut self, label: Label, queue_number: u32, number: u32) {
+        let State { queues, buckets, .. } = self;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let line = buckets.get_mut(&label).and_then(|it| it.waiting.get_mut(&queue_number));
+        let large = queue.group(number).is_some_and(|group| group.large);
+        if line.is_some_and(|line| first_waiting(line, queue, large) == Some(number)) {
             self.promote(label, queue_number);
         }
     }

@@ -7,9 +7,15 @@ use bytes::Bytes;
 
 use super::keys::Work;
 use super::scan::marks_of;
+use super::shares::EARLIER_MAX;
 use super::*;
 use crate::job::{JobId, Status};
 use crate::queue::QueueSettings;
+
+/// Ready jobs that follow new settings of their queue in one step.
+pub(super) const REORDERED_AT_ONCE: usize = 512;
+/// Groups of a share that let others compete in their place when its turn is over.
+const HANDED_OVER_MAX: usize = 64;
 
 impl State {
     // ---- handles ----
@@ -68,6 +74,8 @@ impl State {
             && let Some(queue) = self.queues.remove(number)
         {
             self.surplus.remove(&number);
+            self.fair_queues.remove(&number);
+            self.reordering.remove(&number);
             self.queue_names.remove(&queue.name);
         }
     }
@@ -78,8 +86,30 @@ impl State {
             queue.settings_record = (!settings.is_default()).then_some(at.position);
             queue.settings = settings.clone();
         }
+        self.follow_settings(number);
         self.note_surplus(number);
         self.forget_queue_if_unused(number);
+    }
+
+    /// The queue's ready jobs are ordered as its settings say: the first of them now, the others in
+    /// bounded steps.
+    fn follow_settings(&mut self, number: u32) {
+        let State { queues, fair_queues, reordering, .. } = self;
+        let Some(queue) = queues.find_mut(number) else { return };
+        if !queue.follow_settings() {
+            return;
+        }
+        if queue.is_fair() {
+            fair_queues.insert(number);
+        } else {
+            fair_queues.remove(&number);
+        }
+        let disciplines = queue.earlier.len();
+        if disciplines > 0 {
+            reordering.insert(number);
+        }
+        // Only a fold can be ahead of the steps by as much.
+        self.reorder(if disciplines > EARLIER_MAX { usize::MAX } else { REORDERED_AT_ONCE });
     }
 
     pub(super) fn note_due(&mut self, due_ms: u64) {
@@ -176,28 +206,125 @@ impl State {
         self.jobs.live[number].labels().to_vec()
     }
 
-    fn enter_ready(&mut self, number: u32) {
-        let State { jobs, queues, .. } = self;
+    pub(super) fn enter_ready(&mut self, number: u32) {
+        let keys_max = self.defaults.fair_keys_max;
+        let State { jobs, queues, faults, .. } = self;
         let job = &jobs.live[number];
         let Some(queue) = queues.find_mut(job.queue()) else { return };
-        let group_number = queue.group_for(job.labels(), job.is_large());
-        let Some((group, _)) = queue.group_and_lane(group_number) else { return };
-        group.ready.insert(number, |other| jobs.live[other].ready_key());
-        let (queue_number, key) = (job.queue(), job.ready_key());
+        let share = queue.share_for(job.fair_key(), keys_max);
+        queue.count_into_share(share, !job.fair_key().is_empty(), *faults);
+        let group_number = queue.group_for(share, job.labels(), job.is_large());
+        let Some(group) = queue.groups.find_mut(group_number) else { return };
+        let aging_ms = group.aging_ms;
+        group.ready.insert(number, |other| jobs.live[other].ready_key(aging_ms));
+        let (queue_number, key) = (job.queue(), job.ready_key(aging_ms));
         if group.head.is_none_or(|head| key < head) {
             self.rehead(queue_number, group_number);
         }
     }
 
-    fn leave_ready(&mut self, number: u32) {
+    pub(super) fn leave_ready(&mut self, number: u32) {
         let State { jobs, queues, .. } = self;
         let job = &jobs.live[number];
-        let Some(queue) = queues.find_mut(job.queue()) else { return };
-        let Some(group_number) = queue.find_group(job.labels(), job.is_large()) else { return };
-        if let Some((group, _)) = queue.group_and_lane(group_number) {
-            group.ready.remove(number, |other| jobs.live[other].ready_key());
+        let (queue_number, has_key) = (job.queue(), !job.fair_key().is_empty());
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        let Some(group_number) = queue.group_of(number, &jobs.live) else { return };
+        let Some(group) = queue.groups.find_mut(group_number) else { return };
+        let (share, aging_ms) = (group.share, group.aging_ms);
+        group.ready.remove(number, |other| jobs.live[other].ready_key(aging_ms));
+        self.rehead(queue_number, group_number);
+        if let Some(queue) = self.queues.find_mut(queue_number) {
+            queue.count_out_of_share(share, has_key);
         }
-        self.rehead(self.jobs.live[number].queue(), group_number);
+    }
+
+    // ---- turns ----
+
+    /// The share of a ready job of a fair queue keeps its place while the job is taken out of the
+    /// indices and put back. Returns queue and share, for [`State::unpin`].
+    pub(super) fn pin_share_of(&mut self, number: u32) -> Option<(u32, u32)> {
+        let State { jobs, queues, .. } = self;
+        let job = &jobs.live[number];
+        let queue = queues.find_mut(job.queue()).filter(|queue| queue.is_fair())?;
+        if job.status() != Status::Ready {
+            return None;
+        }
+        let group = queue.group_of(number, &jobs.live)?;
+        let share = queue.group(group)?.share;
+        queue.pin(share);
+        Some((job.queue(), share))
+    }
+
+    /// The job is back, or elsewhere. If it was leased, that was the turn of its share.
+    pub(super) fn unpin(&mut self, (queue_number, share): (u32, u32), was_leased: bool) {
+        if was_leased && !self.faults.turn_not_taken {
+            self.end_turn(queue_number, share);
+        }
+        if let Some(queue) = self.queues.find_mut(queue_number) {
+            queue.unpin();
+        }
+    }
+
+    /// The turn of a share is over: where one of its groups competes on behalf of others, another
+    /// share may come before it now.
+    fn end_turn(&mut self, queue_number: u32, share: u32) {
+        let State { queues, faults, buckets, .. } = self;
+        let Some(queue) = queues.find_mut(queue_number) else { return };
+        queue.end_turn(share, *faults);
+        let Some(share) = queue.share(share).filter(|share| !share.probing.is_empty()) else {
+            return;
+        };
+        let others_wait = |label: &Label| {
+            buckets.get(label).is_some_and(|bucket| bucket.waiting.contains_key(&queue_number))
+        };
+        let probes = share.probing.iter().take(HANDED_OVER_MAX);
+        let probes = probes.filter_map(|group| Some((*group, queue.group(*group)?.probes?)));
+        let shared: Vec<(u32, Label)> = probes.filter(|(_, label)| others_wait(label)).collect();
+        for (group, label) in shared {
+            self.wait_at(queue_number, group, label);
+            self.promote(label, queue_number);
+        }
+    }
+
+    /// A new server begins: the shares of fair queues are placed anew. The places they had are in
+    /// no record.
+    pub(super) fn begin_rounds(&mut self) {
+        if self.faults.aging_forgotten {
+            for number in self.queue_names.values() {
+                let Some(queue) = self.queues.find_mut(*number) else { continue };
+                if queue.forget_aging() && !queue.earlier.is_empty() {
+                    self.reordering.insert(*number);
+                }
+            }
+        }
+        while !self.reordering.is_empty() {
+            self.reorder(usize::MAX);
+        }
+        let State { queues, fair_queues, .. } = self;
+        for number in fair_queues.iter() {
+            if let Some(queue) = queues.find_mut(*number) {
+                queue.begin_round();
+            }
+        }
+    }
+
+    /// Ready jobs of queues whose settings order them otherwise now follow: the jobs that were
+    /// ordered otherwise the longest go first, and at most so many.
+    pub(super) fn reorder(&mut self, jobs_max: usize) {
+        for _ in 0..jobs_max {
+            let Some(number) = self.reordering.first().copied() else { return };
+            let next = self.queues.find(number).and_then(Queue::next_to_reorder);
+            if let Some(job) = next {
+                self.leave_ready(job);
+                self.enter_ready(job);
+            }
+            let Some(queue) = self.queues.find_mut(number) else { continue };
+            queue.close_earlier();
+            if queue.earlier.is_empty() {
+                self.reordering.remove(&number);
+                self.promoted.insert(number);
+            }
+        }
     }
 
     // ---- groups and buckets ----
@@ -206,23 +333,27 @@ impl State {
     fn rehead(&mut self, queue_number: u32, number: u32) {
         let State { jobs, queues, buckets, unmatched, promoted, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
-        let Some((group, lane)) = queue.group_and_lane(number) else { return };
-        let head = group.ready.first().map(|job| jobs.live[job].ready_key());
+        let Some(group) = queue.group(number) else { return };
+        let head = group.ready.first().map(|job| jobs.live[job].ready_key(group.aging_ms));
         if head == group.head {
             return;
         }
-        let waiting = group
+        let line = group
             .blocked_by
             .and_then(|label| buckets.get_mut(&label))
             .and_then(|bucket| bucket.waiting.get_mut(&queue_number));
-        let contest = waiting.unwrap_or(lane);
-        if let Some(old) = group.head {
-            contest.remove(&(old, number));
+        if let Some(line) = line {
+            if let Some(waiting) = group.waiting(number) {
+                line.remove(&waiting);
+            }
+            let turn = queue.turn_of(group);
+            let Some(group) = queue.groups.find_mut(number) else { return };
+            (group.head, group.waits_under) = (head, turn);
+            line.extend(group.waiting(number));
+        } else {
+            queue.set_head(number, head);
         }
-        if let Some(new) = head {
-            contest.insert((new, number));
-        }
-        group.head = head;
+        let Some(group) = queue.groups.find_mut(number) else { return };
         // A lease has to look at the job that comes first now, and somebody may wait for it.
         if let Some(id) = group.unmatched_head.take() {
             unmatched.forget_group(id);
@@ -231,20 +362,21 @@ impl State {
             }
         }
         let waits_at = group.blocked_by;
-        let probed = group.probes.take();
         if head.is_none() {
-            if let Some(label) = group.blocked_by.take() {
+            group.blocked_by = None;
+        }
+        let probed = queue.end_probe(number);
+        if head.is_none() {
+            queue.drop_group(number);
+            if let Some(label) = waits_at {
                 self.forget_waiting_line(label, queue_number);
-            }
-            if let Some(queue) = self.queues.find_mut(queue_number) {
-                queue.drop_group(number);
             }
         }
         if let Some(label) = probed {
             self.promote(label, queue_number);
         }
-        if let (Some(label), Some(head)) = (waits_at, head) {
-            self.promote_if_first(label, queue_number, (head, number));
+        if let (Some(label), Some(_)) = (waits_at, head) {
+            self.promote_if_first(label, queue_number, number);
         }
     }
 

@@ -88,11 +88,13 @@ impl State {
 
     fn put_live(&mut self, image: &JobImage, at: Place, changes: bool) {
         let Some(mut job) = self.live_from(image, at.position) else { return };
-        let mut waits_at = None;
+        let (mut waits_at, mut pinned) = (None, None);
         // Most jobs come with the highest number so far.
         if self.by_id.last().is_some_and(|last| job.id() <= self.id_of(last)) {
             let known = if job.labels().is_empty() { None } else { self.find_live(job.job_id()) };
             waits_at = known.and_then(|number| self.waits_at(number));
+            let known = self.find_live(job.job_id());
+            pinned = known.and_then(|number| self.pin_share_of(number));
             self.remove_job(job.job_id());
         }
         if changes && image.revision == 0 {
@@ -100,12 +102,16 @@ impl State {
         }
         let number = self.insert_live(&image.queue, job);
         self.hold_again(number, waits_at);
+        if let Some(share) = pinned {
+            self.unpin(share, false);
+        }
     }
 
     /// Takes a live job out of its places, changes it, and puts it back.
     pub(super) fn change(&mut self, id: JobId, at: Place, change: impl FnOnce(&mut LiveJob)) {
         let Some(number) = self.find_live(id) else { return };
         let waits_at = self.waits_at(number);
+        let pinned = self.pin_share_of(number);
         self.detach(number);
         let job = &mut self.jobs.live[number];
         change(job);
@@ -113,6 +119,10 @@ impl State {
         job.set_last(at.position);
         self.attach(number);
         self.hold_again(number, waits_at);
+        if let Some(share) = pinned {
+            let was_leased = self.jobs.live[number].status() == Status::Leased;
+            self.unpin(share, was_leased);
+        }
     }
 
     fn on_leased(&mut self, leased: &Leased, at: Place) {
@@ -141,6 +151,9 @@ impl State {
 
     fn on_requeued(&mut self, requeued: &Requeued, at: Place) {
         self.change(JobId(requeued.id), at, |job| {
+            if requeued.waits_anew {
+                job.options_mut().waits_since_ms = Some(requeued.at_ms);
+            }
             if requeued.attempts < job.attempts() {
                 // The attempt was given back: it never happened.
                 job.extra().lease = None;
@@ -196,7 +209,10 @@ impl State {
     fn on_server(&mut self, event: &Event, at: Place) {
         let server = &mut self.server;
         match event {
-            Event::Started(started) => server.epoch = server.epoch.max(started.epoch),
+            Event::Started(started) => {
+                server.epoch = server.epoch.max(started.epoch);
+                self.begin_rounds();
+            }
             Event::IdsReserved(reserved) if reserved.returned => server.ids_until = reserved.until,
             Event::IdsReserved(reserved) => {
                 server.ids_until = server.ids_until.max(reserved.until);

@@ -214,6 +214,7 @@ fn fill_options(job: &mut LiveJob, options: &JobOptions) {
         trace: options.trace.clone(),
         deletion: options.deletion.clone(),
         after: options.after.clone(),
+        fair_key: options.fair_key.as_ref().map(own),
         ..*options
     };
     if !kept.is_none() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ready::Waiting;
 use crate::job::Label;
 use crate::queue::{BucketImage, Constraint};
 
@@ -25,7 +26,7 @@ pub(crate) struct Bucket {
     /// Unfinished jobs with its label.
     jobs: u64,
     /// Groups of ready jobs that this bucket holds back, by queue, best first.
-    pub(crate) waiting: BTreeMap<u32, BTreeSet<(u128, u32)>>,
+    pub(super) waiting: BTreeMap<u32, BTreeSet<Waiting>>,
 }
 
 /// A bucket, and its level under its constraint as that is now.

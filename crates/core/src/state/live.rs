@@ -378,10 +378,27 @@ impl LiveJob {
         self.other_keys().is_empty() && self.deletion().is_none() && self.open().is_empty()
     }
 
-    /// Smaller comes first: higher priority, then age.
-    pub fn ready_key(&self) -> u128 {
-        let Wide { priority, order, .. } = self.numbers();
-        let urgency = !((priority as u64) ^ (1 << 63));
+    /// Whose share of a fair queue it takes; empty if it has no key.
+    pub fn fair_key(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        self.options().fair_key.as_ref().unwrap_or(&NONE)
+    }
+
+    /// Smaller comes first. Without aging (0): higher priority, then age. With it, waiting for this
+    /// long counts as much as one step of priority; which of two jobs comes first never changes
+    /// while both wait.
+    pub fn ready_key(&self, aging_ms: u64) -> u128 {
+        let Wide { priority, order, created_ms, .. } = self.numbers();
+        let urgency = if aging_ms == 0 {
+            !((priority as u64) ^ SIGN)
+        } else {
+            let options = self.options();
+            let since_ms = options.waits_since_ms.or(options.scheduled_ms).unwrap_or(0);
+            let since_ms = i128::from(since_ms.max(created_ms));
+            let start = since_ms - i128::from(priority) * i128::from(aging_ms);
+            let start = start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+            (start as u64) ^ SIGN
+        };
         (u128::from(urgency) << 64) | u128::from(order)
     }
 
@@ -390,6 +407,8 @@ impl LiveJob {
     }
 }
 
+/// Makes signed numbers compare as unsigned ones.
+const SIGN: u64 = 1 << 63;
 const STATUS_SHIFT: u32 = 53;
 const ORIGIN_SHIFT: u32 = 56;
 const KIND_SHIFT: u32 = 59;

@@ -16,9 +16,11 @@ mod numbered;
 mod ordered_list;
 mod read;
 mod ready;
+mod ready_read;
 mod rebase;
 mod scan;
 mod schedules;
+mod shares;
 mod slab;
 mod unmatched;
 mod update;
@@ -35,9 +37,10 @@ use flows::Flows;
 use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
-pub use read::{Found, HeldBackSlice, JobView, QueueListing, ReadyBefore};
-pub(crate) use ready::priority_class;
+pub use read::{Found, HeldBackSlice, JobView, QueueListing};
 pub use ready::{Group, Queue};
+pub(crate) use ready::{Heads, priority_class};
+pub use ready_read::{FairPlace, ReadyBefore};
 pub use scan::{ScanFilter, ScanStretch, Walk};
 pub use schedules::ScheduleView;
 pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
@@ -113,6 +116,10 @@ pub struct State {
     rebasing: BTreeMap<u32, (u64, u32)>,
     /// What may not start because it is still to be matched.
     unmatched: Unmatched,
+    /// Queues in which keys take turns.
+    fair_queues: BTreeSet<u32>,
+    /// Queues with ready jobs that are still ordered as their settings said before.
+    reordering: BTreeSet<u32>,
     /// Queues in which a group competes again since the engine last asked.
     promoted: BTreeSet<u32>,
     /// Nothing is due before this: a lower bound of all deadlines.
@@ -178,6 +185,14 @@ pub struct Faults {
     pub cascade_forgotten: bool,
     /// A job that waits for a dead one goes on waiting when that one is gone.
     pub gone_not_told: bool,
+    /// The turn of a key does not move on when one of its jobs is leased.
+    pub turn_not_taken: bool,
+    /// A key that comes back takes the turns that it missed.
+    pub idle_key_saves_turns: bool,
+    /// All keys have the same weight.
+    pub weight_ignored: bool,
+    /// A start orders the jobs of a queue as if waiting did not count.
+    pub aging_forgotten: bool,
 }
 
 impl State {
@@ -203,6 +218,8 @@ impl State {
             bucket_ends: BTreeSet::new(),
             rebasing: BTreeMap::new(),
             unmatched: Unmatched::default(),
+            fair_queues: BTreeSet::new(),
+            reordering: BTreeSet::new(),
             promoted: BTreeSet::new(),
             due_hint_ms: u64::MAX,
             last_update: 0,

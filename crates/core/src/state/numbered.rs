@@ -38,6 +38,10 @@ impl<T> Numbered<T> {
         self.places.get_mut(number as usize)?.as_mut()
     }
 
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }

@@ -1,6 +1,5 @@
 //! Reading: what doors and lists show.
 
-use super::ordered_list::merged;
 use super::*;
 use crate::failure_text::attempts_len;
 use crate::job::{Deletion, JobId, JobImage, Outcome, Status};
@@ -8,16 +7,7 @@ use crate::payload::BytesRef;
 
 /// Groups whose jobs are counted in one look: a queue may have as many groups as its constraints have
 /// values.
-const GROUPS_COUNTED_MAX: usize = 1_024;
-
-/// How many ready jobs of a queue come before one of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReadyBefore {
-    /// So many.
-    pub count: usize,
-    /// There may be more: the queue has too many groups to look at all of them.
-    pub at_least: bool,
-}
+pub(super) const GROUPS_COUNTED_MAX: usize = 1_024;
 
 /// Some of the queues whose ready jobs a constraint holds back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -455,35 +445,6 @@ impl State {
         self.queue_names.len()
     }
 
-    /// Ready jobs of a queue in the order they would be leased, after passing over some.
-    pub fn ready_jobs<'a>(
-        &'a self,
-        queue: &[u8],
-        skip: usize,
-    ) -> Box<dyn Iterator<Item = JobView<'a>> + 'a> {
-        let Some(queue) = self.queue(queue) else { return Box::new(std::iter::empty()) };
-        let full: Vec<&Group> =
-            queue.groups.iter().filter(|group| !group.ready.is_empty()).collect();
-        let view = move |number| self.view(number);
-        if let [group] = full[..] {
-            return Box::new(group.ready.iter_after(skip).map(view));
-        }
-        let lists = full.into_iter().map(|group| group.ready.iter_after(0));
-        let merged = merged(lists, |number| self.jobs.live[number].ready_key());
-        Box::new(merged.skip(skip).map(view))
-    }
-
-    /// How many ready jobs of its queue come before a job; none if the job is not ready.
-    pub fn ready_before(&self, id: JobId) -> Option<ReadyBefore> {
-        let job = self.job(id)?.live().filter(|job| job.status() == Status::Ready)?;
-        let (key, queue) = (job.live().ready_key(), self.queue_at(job.live().queue())?);
-        let mut groups = queue.groups.iter().filter(|group| !group.ready.is_empty());
-        let key_of = |number| self.jobs.live[number].ready_key();
-        let looked_at = groups.by_ref().take(GROUPS_COUNTED_MAX);
-        let count = looked_at.map(|group| group.ready.count_below(key, key_of)).sum();
-        Some(ReadyBefore { count, at_least: groups.next().is_some() })
-    }
-
     /// Scheduled jobs of a queue, next one first.
     pub fn scheduled_jobs<'a>(&'a self, queue: &[u8]) -> impl Iterator<Item = JobView<'a>> + 'a {
         self.queue(queue)
@@ -553,6 +514,14 @@ impl State {
     /// How many buckets a constraint has.
     pub fn buckets_count_of(&self, number: u32) -> usize {
         self.values.get(&number).copied().unwrap_or_default()
+    }
+
+    /// Queues that are fair by a field of the payload: their names, and JSON Pointers.
+    pub fn fair_fields(&self) -> impl Iterator<Item = (&Bytes, &str)> {
+        let queues = self.fair_queues.iter().filter_map(|number| self.queue_at(*number));
+        let fields = queues
+            .filter_map(|queue| Some((&queue.name, &queue.settings.fair.as_ref()?.field[..])));
+        fields.filter(|(_, field)| !field.is_empty())
     }
 
     /// How many constraints there are.

@@ -1,8 +1,8 @@
 //! A queue in memory: its jobs by status, and its ready jobs in groups.
 //!
-//! Ready jobs of equal labels and size class form a group, ordered by priority and age. Only the
-//! groups' heads compete for a lease, and a group whose bucket is exhausted leaves the contest and
-//! waits at that bucket: so a lease never scans.
+//! Ready jobs of equal labels and size class form a group, ordered by priority and age; in a fair
+//! queue their key is the same, too. Only the groups' heads compete for a lease, and a group whose
+//! bucket is exhausted leaves the contest and waits at that bucket: so a lease never scans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use super::finished::FinishedOfQueue;
 use super::live::LiveJob;
 use super::numbered::Numbered;
 use super::ordered_list::OrderedList;
+use super::shares::{Discipline, Share, Turn};
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
 
@@ -37,20 +38,34 @@ pub struct Queue {
     pub(crate) waiting: [usize; 3],
     /// Bytes of the payloads of unfinished jobs.
     pub(crate) payload_bytes: u64,
-    /// The first two are the groups without labels: small and large payloads.
-    pub(crate) groups: Numbered<Group>,
-    pub(crate) by_labels: BTreeMap<(Vec<Label>, bool), u32>,
-    /// Heads of groups that are not held back: small and large payloads apart.
-    pub(crate) heads: [Heads; 2],
+    pub(crate) groups: Numbered<Box<Group>>,
+    /// Groups with labels, by their share.
+    pub(super) by_labels: BTreeMap<(u32, Vec<Label>, bool), u32>,
+    pub(super) shares: Numbered<Box<Share>>,
+    /// How jobs are ordered that become ready.
+    pub(super) discipline: Discipline,
+    /// How others were ordered when they became ready, oldest first.
+    pub(super) earlier: Vec<Discipline>,
+    /// Counts the disciplines so far.
+    pub(super) disciplines: u64,
+    /// The share of a job that is being changed.
+    pub(super) pinned: Option<u32>,
     /// Scheduled jobs by time, for lists.
     pub(crate) scheduled: OrderedList,
     /// Finished jobs.
     pub(crate) finished: FinishedOfQueue,
 }
 
+/// A group that waits at a bucket: the place of its share, the key of its first job, its number.
+pub(crate) type Waiting = (Turn, u128, u32);
+
 /// Ready jobs of equal labels and size class, of which the first competes for all.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
+    /// The share it is a part of.
+    pub(crate) share: u32,
+    /// As its discipline says.
+    pub(crate) aging_ms: u64,
     pub(crate) labels: Vec<Label>,
     pub(crate) large: bool,
     pub(crate) ready: OrderedList,
@@ -58,23 +73,31 @@ pub struct Group {
     pub(crate) head: Option<u128>,
     /// The bucket that holds it back.
     pub(crate) blocked_by: Option<Label>,
+    /// The place of its share that it waits there under.
+    pub(super) waits_under: Turn,
     /// It competes on behalf of all groups that wait at this bucket.
     pub(crate) probes: Option<Label>,
     /// The number of its first job, while that is still to be matched: the group does not compete.
     pub(crate) unmatched_head: Option<u64>,
 }
 
+impl Group {
+    /// As it waits at the bucket that holds it back.
+    pub(super) fn waiting(&self, number: u32) -> Option<Waiting> {
+        self.head.map(|head| (self.waits_under, head, number))
+    }
+}
+
 impl Queue {
-    /// How many groups it has: the two without labels are always there.
+    /// How many groups it has.
     pub(crate) fn groups_count(&self) -> usize {
-        2 + self.by_labels.len()
+        self.groups.len()
     }
 
     pub(crate) fn new(name: Bytes) -> Queue {
-        let mut groups = Numbered::default();
-        groups.insert(Group::default());
-        groups.insert(Group { large: true, ..Group::default() });
-        Queue {
+        // Replaced below, where the queue is there to open one.
+        let nothing = Discipline { number: 0, aging_ms: 0, ready: 0, shared: 0, turns: None };
+        let mut queue = Queue {
             name,
             settings: QueueSettings::default(),
             settings_record: None,
@@ -82,12 +105,18 @@ impl Queue {
             deleted: 0,
             waiting: [0; 3],
             payload_bytes: 0,
-            groups,
+            groups: Numbered::default(),
             by_labels: BTreeMap::new(),
-            heads: [Heads::new(), Heads::new()],
+            shares: Numbered::default(),
+            discipline: nothing,
+            earlier: Vec::new(),
+            disciplines: 0,
+            pinned: None,
             scheduled: OrderedList::default(),
             finished: FinishedOfQueue::default(),
-        }
+        };
+        queue.discipline = queue.open_discipline(0, false);
+        queue
     }
 
     /// Its name.
@@ -150,39 +179,7 @@ impl Queue {
         self.counts.iter().all(|count| *count == 0) && self.settings_record.is_none()
     }
 
-    /// The group for these labels, made if it is not there.
-    pub(crate) fn group_for(&mut self, labels: &[Label], large: bool) -> u32 {
-        self.find_group(labels, large).unwrap_or_else(|| {
-            let group = Group { labels: labels.to_vec(), large, ..Group::default() };
-            let number = self.groups.insert(group);
-            self.by_labels.insert((labels.to_vec(), large), number);
-            number
-        })
-    }
-
-    pub(crate) fn find_group(&self, labels: &[Label], large: bool) -> Option<u32> {
-        if labels.is_empty() {
-            return Some(u32::from(large));
-        }
-        self.by_labels.get(&(labels.to_vec(), large)).copied()
-    }
-
     pub(crate) fn group(&self, number: u32) -> Option<&Group> {
-        self.groups.find(number)
-    }
-
-    /// A group, and the heads it competes with.
-    pub(crate) fn group_and_lane(&mut self, number: u32) -> Option<(&mut Group, &mut Heads)> {
-        let group = self.groups.find_mut(number)?;
-        let lane = &mut self.heads[usize::from(group.large)];
-        Some((group, lane))
-    }
-
-    /// Forgets an empty group with labels.
-    pub(crate) fn drop_group(&mut self, number: u32) {
-        let group = (number >= 2).then(|| self.groups.remove(number)).flatten();
-        if let Some(group) = group {
-            self.by_labels.remove(&(group.labels, group.large));
-        }
+        self.groups.find(number).map(AsRef::as_ref)
     }
 }

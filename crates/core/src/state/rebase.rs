@@ -3,6 +3,7 @@
 //! of many thousand values changes as fast as one of one value, and outcomes do not depend on how
 //! far the steps have come.
 
+use super::change::REORDERED_AT_ONCE;
 use super::limits::Level;
 use super::*;
 use crate::event::{ConstraintRemoved, ConstraintSet};
@@ -85,9 +86,10 @@ impl State {
     }
 
     /// Whether some buckets do not follow the last change of their constraint yet, or some groups
-    /// that were held for a constraint are to compete again.
+    /// that were held for a constraint are to compete again, or some ready jobs are still ordered
+    /// as their queue's settings said before.
     pub fn is_rebasing(&self) -> bool {
-        !self.rebasing.is_empty() || self.releases_groups()
+        !self.rebasing.is_empty() || self.releases_groups() || !self.reordering.is_empty()
     }
 
     /// Whether some buckets of this constraint do not follow its last change yet.
@@ -95,10 +97,12 @@ impl State {
         self.rebasing.contains_key(&number)
     }
 
-    /// Rebases some of the buckets whose constraints changed, and lets some groups compete again.
+    /// Rebases some of the buckets whose constraints changed, lets some groups compete again, and
+    /// lets some jobs follow new settings of their queue.
     /// The log has nothing of it. Call it again while [`State::is_rebasing`].
     pub fn rebase(&mut self) {
         self.release_groups();
+        self.reorder(REORDERED_AT_ONCE);
         let mut budget = REBASED_AT_ONCE;
         while let Some((number, from)) = self.rebasing.first_key_value().map(|(n, at)| (*n, *at)) {
             self.rebase_some(number, from, &mut budget);

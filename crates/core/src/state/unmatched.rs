@@ -133,14 +133,14 @@ impl State {
     pub(crate) fn hold_unmatched(&mut self, queue_number: u32, number: u32) {
         let State { jobs, queues, unmatched, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
-        let Some((group, lane)) = queue.group_and_lane(number) else { return };
-        let Some((head, first)) = group.head.zip(group.ready.first()) else { return };
-        lane.remove(&(head, number));
+        queue.stand_back(number);
+        let Some(group) = queue.groups.find_mut(number) else { return };
+        let Some(first) = group.ready.first() else { return };
         let id = jobs.live[first].id();
         group.unmatched_head = Some(id);
         unmatched.groups.insert(id, (queue_number, number));
         // Others wait for what it finds out about its bucket.
-        if let Some(label) = group.probes.take() {
+        if let Some(label) = queue.end_probe(number) {
             self.promote(label, queue_number);
         }
     }
@@ -170,11 +170,9 @@ impl State {
     fn compete_again(&mut self, (queue_number, number): (u32, u32)) {
         let State { queues, promoted, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
-        let Some((group, lane)) = queue.group_and_lane(number) else { return };
+        let Some(group) = queue.groups.find_mut(number) else { return };
         group.unmatched_head = None;
-        if let Some(head) = group.head {
-            lane.insert((head, number));
-            promoted.insert(queue_number);
-        }
+        queue.compete(number);
+        promoted.insert(queue_number);
     }
 }

@@ -1,8 +1,10 @@
 //! Each family of commands by example: given events, when command, then events.
 
+mod aging;
 mod audit;
 mod compaction;
 mod constraints;
+mod fair;
 mod finish;
 mod flows;
 mod hold;

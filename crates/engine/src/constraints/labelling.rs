@@ -10,7 +10,7 @@ use spindle_core::job::Label;
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, State, Type};
 
-use super::newest::constraints_of;
+use super::newest::Known;
 use crate::answer::Refused;
 use crate::audit::{Deed, People};
 use crate::call::NewJob;
@@ -20,7 +20,7 @@ use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::read::FetchError;
 use crate::views::Jobs;
-use spindle_matching::{Document, RuleSet};
+use spindle_matching::{Document, Matched as Found, RuleSet};
 
 /// What a job's labels depend on, as it was at one moment.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Engine {
     pub(crate) fn refresh_rules(&self) -> Arc<RuleSet> {
         self.shared.rules.refresh(|known| {
             let state = &self.shared.inner.lock().state;
-            (state.server().constraints_revision != known).then(|| constraints_of(state))
+            (state.server().constraints_revision != known).then(|| Known::of(state))
         })
     }
 
@@ -106,10 +106,26 @@ impl Engine {
         if job.is_unmatched() { self.enter_all_matched(&mut [job]) } else { self.enter() }
     }
 
-    /// As [`Engine::enter_matched`], for unmatched jobs that come together.
+    /// As [`Engine::enter_matched`], for unmatched jobs that come together. Without any constraint,
+    /// one load.
     pub(crate) fn enter_all_matched(&self, jobs: &mut [&mut NewJob]) -> MutexGuard<'_, Inner> {
+        // Whether a job has come with a key, from its first match on.
+        let mut has_key: Vec<bool> = Vec::new();
         loop {
-            jobs.iter_mut().for_each(|job| self.match_new(job));
+            if let Some(revision) = self.shared.rules.unconstrained() {
+                for (at, job) in jobs.iter_mut().enumerate() {
+                    job.set_matched(Found::default(), revision, has_key.get(at).copied());
+                }
+            } else {
+                let rules = self.shared.rules.newest();
+                if has_key.is_empty() {
+                    has_key.extend(jobs.iter().map(|job| job.submit.fair_key.is_some()));
+                }
+                for (job, has_key) in jobs.iter_mut().zip(&has_key) {
+                    let found = self.found_in(&rules, &job.submit.queue, &job.payload);
+                    job.set_matched(found, rules.revision(), Some(*has_key));
+                }
+            }
             let inner = self.enter();
             let newest = inner.state.server().constraints_revision;
             if jobs.iter().all(|job| job.submit.constraints_revision == newest) {
@@ -120,27 +136,12 @@ impl Engine {
         }
     }
 
-    /// Without any constraint, one load.
-    fn match_new(&self, job: &mut NewJob) {
-        let (labels, revision) = match self.shared.rules.unconstrained() {
-            Some(revision) => (Vec::new(), revision),
-            None => {
-                let rules = self.shared.rules.newest();
-                (self.new_labels(&rules, &job.submit.queue, &job.payload), rules.revision())
-            }
-        };
-        job.submit.labels = labels;
-        job.submit.constraints_revision = revision;
-    }
-
-    fn new_labels(&self, rules: &RuleSet, queue: &[u8], payload: &Payload) -> Vec<Label> {
+    fn found_in(&self, rules: &RuleSet, queue: &[u8], payload: &Payload) -> Found {
         let kind = match payload.kind() {
-            Type::Bytes if rules.asks_for_fields(queue) => {
-                bytes_type(&self.shared.inner.lock().state, queue)
-            }
+            Type::Bytes if rules.reads(queue) => bytes_type(&self.shared.inner.lock().state, queue),
             typed => typed,
         };
-        rules.labels(queue, Document::new(payload.bytes(), kind), &[])
+        rules.matched(queue, Document::new(payload.bytes(), kind))
     }
 
     // ---- jobs that are there ----
@@ -209,7 +210,7 @@ impl Engine {
         let labels = if rules.is_empty() {
             Vec::new()
         } else if let Some(payload) = payload {
-            self.new_labels(&rules, &image.queue, payload)
+            self.found_in(&rules, &image.queue, payload).labels
         } else {
             let place = image.payload.clone().unwrap_or(BytesRef::NONE);
             let bytes = match self.jobs().bytes(&place) {
@@ -217,13 +218,24 @@ impl Engine {
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,
             };
-            self.new_labels(&rules, &image.queue, &Payload::new(bytes, place.kind()))
+            self.found_in(&rules, &image.queue, &Payload::new(bytes, place.kind())).labels
         };
         if labels != image.options().labels {
             image.options_mut().labels = labels;
             image.options = image.options.take().filter(|options| !options.is_none());
         }
         Ok(rules.revision())
+    }
+}
+
+impl NewJob {
+    /// Takes what was found out of it. A key that it came with counts, whatever its payload says.
+    fn set_matched(&mut self, found: Found, revision: u64, has_key: Option<bool>) {
+        self.submit.labels = found.labels;
+        if has_key == Some(false) {
+            self.submit.fair_key = found.fair_key;
+        }
+        self.submit.constraints_revision = revision;
     }
 }
 

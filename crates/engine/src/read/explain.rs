@@ -1,6 +1,6 @@
 //! Why a job is where it is: everything that the engine knows of it, in one look.
 
-use spindle_core::{Found, JobId, JobImage, Place, ReadyBefore};
+use spindle_core::{FairPlace, Found, JobId, JobImage, Place, ReadyBefore};
 
 use super::bytes::FetchError;
 use super::flow::BlockerNow;
@@ -21,6 +21,8 @@ pub struct Explanation {
     pub before: Option<ReadyBefore>,
     /// The first of the jobs that it waits for, at most [`BLOCKERS_SHOWN`] of them.
     pub waits_for: Vec<BlockerNow>,
+    /// Where it stands among the jobs of its key, if it is ready and its queue is fair.
+    pub fair: Option<FairPlace>,
     /// Clients that wait for a job of its queue, up to 1,000.
     pub waiting_leases: usize,
     /// Whether some worker sleeps until there is a job of its queue.
@@ -88,6 +90,7 @@ impl Inner {
             now: self.job_now(&image, has_constraints, now_ms),
             waits_for: self.before(first_of(image.options().open())),
             before: self.state.ready_before(JobId(image.id)),
+            fair: self.state.fair_place(JobId(image.id)),
             waiting_leases: self.waiting_leases(&image.queue),
             has_sleepers: self.waiting.list.has_asleep(&image.queue),
             image,

@@ -188,6 +188,9 @@ pub struct JobOptions {
     /// A word to find the job by; may be given again
     #[arg(long = "tag", value_name = "WORD")]
     pub tags: Vec<String>,
+    /// Whose share of a fair queue the job takes
+    #[arg(long, value_name = "KEY")]
+    pub fair_key: Option<String>,
     /// A key that at most one unfinished job of the queue has
     #[arg(long, value_name = "KEY")]
     pub unique: Option<String>,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
+use spindle_core::queue::FAIR_WEIGHT_MAX;
 
 use super::{people::Native, retries::RetryWait, values::parse_queue};
 use crate::{
@@ -91,6 +92,43 @@ pub struct QueueSettings {
     /// What payloads are that came as mere bytes through Workq and Gearman, for constraints
     #[arg(long, value_name = "TYPE", value_enum)]
     pub bytes_type: Option<BytesType>,
+    /// Waiting for this long counts as one step of priority, so that no job waits for ever
+    #[arg(long, value_name = "TIME", value_parser = time_from_1ms)]
+    pub aging: Option<Setting>,
+    /// Jobs of different keys take turns: key (the one given with each job), or the payload's field
+    /// that has it, as /tenant; default: they do not
+    #[arg(long, value_name = "key|/FIELD", value_parser = fair_by)]
+    pub fair: Option<FairBy>,
+    /// Start so many jobs of a key in its turn; may be given again. Makes the queue fair
+    #[arg(long = "weight", value_name = "KEY=COUNT", value_parser = weight)]
+    pub weights: Vec<(String, u32)>,
+}
+
+/// What keys of a fair queue are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FairBy {
+    /// It is not fair.
+    Nothing,
+    /// What jobs are given.
+    Key,
+    /// That, or what this field of the payload has.
+    Field(String),
+}
+
+fn fair_by(text: &str) -> Result<FairBy, String> {
+    match text {
+        "default" => Ok(FairBy::Nothing),
+        "key" => Ok(FairBy::Key),
+        field if field.starts_with('/') => Ok(FairBy::Field(field.to_owned())),
+        _ => Err("write key, a field as /tenant, or default".to_owned()),
+    }
+}
+
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let (key, weight) = text.rsplit_once('=').ok_or("write KEY=COUNT")?;
+    let weight = weight.parse().ok().filter(|weight| (1..=FAIR_WEIGHT_MAX).contains(weight));
+    let weight = weight.ok_or_else(|| format!("the count is 1 to {FAIR_WEIGHT_MAX}"))?;
+    Ok((key.to_owned(), weight))
 }
 
 /// What mere bytes are.

@@ -57,6 +57,7 @@ pub fn new_job(queue: &QueueName, options: &JobOptions, payload: Bytes) -> NewJo
         backoff: options.backoff,
         run_at_ms: None,
         tags: options.tags.clone(),
+        fair_key: options.fair_key.clone(),
         unique: options.unique.clone().map(|key| (key, if_taken)),
         after: options.after.clone(),
         on_dead: options.on_dead,

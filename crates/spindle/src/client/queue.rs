@@ -1,6 +1,6 @@
 //! `spindle queue`: shows a queue and changes its settings.
 
-use std::{io, slice};
+use std::{io, iter, slice};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use super::{
     web::ApiRequest,
 };
 use crate::{
-    cli::{self, BytesType, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
+    cli::{self, BytesType, FairBy, QueueArgs, QueueCommand, QueueSettings, RetryWait, Setting},
     exit::Code,
     output::{Rows, print_all, write_json},
     quantity::Written,
@@ -65,7 +65,7 @@ fn rows(queue: &Queue) -> Rows {
 /// What a setting is called here, what in the API, and how its value is written.
 type Shown = (&'static str, &'static str, fn(&Value) -> String);
 
-const SETTINGS: [Shown; 10] = [
+const SETTINGS: [Shown; 12] = [
     ("tries", "fails_max", limit),
     ("max-attempts", "attempts_max", limit),
     ("backoff", "backoff", wait),
@@ -76,7 +76,17 @@ const SETTINGS: [Shown; 10] = [
     ("max-bytes", "bytes_max", text_of),
     ("max-finished", "finished_max", text_of),
     ("bytes-type", "bytes_type", text_of),
+    ("aging", "aging_ms", time),
+    ("fair", "fair", fair),
 ];
+
+/// What its keys are, and which of them have weights: `/tenant gold=5`.
+fn fair(value: &Value) -> String {
+    let by = value["field"].as_str().unwrap_or("key");
+    let weights = value["weights"].as_object().into_iter().flatten();
+    let weights = weights.map(|(key, weight)| format!(" {key}={weight}"));
+    iter::once(by.to_owned()).chain(weights).collect()
+}
 
 fn limit(value: &Value) -> String {
     if *value == 0 { "no limit".to_owned() } else { text_of(value) }
@@ -135,6 +145,7 @@ fn try_to_set(
             None => wanted.remove(field),
         };
     }
+    change_fair(&mut wanted, settings);
     let path = format!("{path}/settings");
     let mut asking = ApiRequest::of(Method::PUT, &path).with(&wanted);
     asking.headers.extend(condition);
@@ -152,9 +163,33 @@ fn changes(settings: &QueueSettings) -> impl Iterator<Item = (&'static str, Opti
     let QueueSettings { max_jobs, max_bytes, max_finished, .. } = settings;
     let limits = [max_jobs, max_bytes, max_finished];
     let said = [tries, max_attempts, backoff, ttr, keep, keep_dead].into_iter().chain(limits);
-    let said = said.map(Clone::clone).chain([bytes_type]);
+    let said = said.map(Clone::clone).chain([bytes_type, settings.aging.clone()]);
     let named = SETTINGS.into_iter().zip(said);
     named.filter_map(|((_, field, _), setting)| Some((field, setting?.0)))
+}
+
+/// Weights that are not said stay.
+fn change_fair(wanted: &mut Map<String, Value>, settings: &QueueSettings) {
+    let QueueSettings { fair, weights, .. } = settings;
+    if *fair == Some(FairBy::Nothing) {
+        wanted.remove("fair");
+    }
+    if weights.is_empty() && matches!(fair, None | Some(FairBy::Nothing)) {
+        return;
+    }
+    let mut object = wanted.remove("fair").filter(Value::is_object).unwrap_or_else(|| json!({}));
+    match fair {
+        Some(FairBy::Field(field)) => object["field"] = json!(field),
+        Some(FairBy::Key) => object["field"] = Value::Null,
+        Some(FairBy::Nothing) | None => {}
+    }
+    if !weights.is_empty() && !object["weights"].is_object() {
+        object["weights"] = json!({});
+    }
+    for (key, weight) in weights {
+        object["weights"][key] = json!(weight);
+    }
+    wanted.insert("fair".to_owned(), object);
 }
 
 fn about(name: &QueueName) -> String {

@@ -31,6 +31,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
         backoff: None,
         run_at_ms: None,
         tags: Vec::new(),
+        fair_key: None,
         unique: None,
         after: Vec::new(),
         on_dead: None,

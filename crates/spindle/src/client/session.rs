@@ -78,6 +78,8 @@ pub struct NewJob {
     pub run_at_ms: Option<u64>,
     /// Words to find it by.
     pub tags: Vec<String>,
+    /// Whose share of a fair queue it takes.
+    pub fair_key: Option<String>,
     /// A key that at most one unfinished job of the queue has, and what happens when it is taken.
     pub unique: Option<(String, IfTaken)>,
     /// Jobs that it waits for.

@@ -285,6 +285,9 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     if !job.after.is_empty() {
         return Err(unable("knows no --after"));
     }
+    if job.fair_key.is_some() {
+        return Err(unable("knows no --fair-key"));
+    }
     if job.backoff.is_some() {
         return Err(unable("knows no --backoff"));
     }

@@ -123,3 +123,34 @@ fn what_several_people_set_at_once_is_all_there() {
     });
     assert_eq!(settings(&served, "q").as_object().unwrap().len(), said.len());
 }
+
+#[test]
+fn a_queue_is_made_fair_and_its_jobs_age() {
+    let served = served(&["--memory"]);
+    let fair =
+        ["queue", "set", "mail", "--fair", "/tenant", "--weight", "acme=5", "--aging", "10m"];
+    output_of(&served, &fair);
+    output_of(&served, &["queue", "set", "mail", "--weight", "a=b=2"]);
+    let expected = json!({
+        "aging_ms": 600_000,
+        "fair": {"field": "/tenant", "weights": {"a=b": 2, "acme": 5}},
+    });
+    assert_eq!(settings(&served, "mail"), expected);
+    assert_eq!(field(&served, "mail", "fair"), "/tenant a=b=2 acme=5");
+    assert_eq!(field(&served, "mail", "aging"), "10m");
+
+    for key in ["acme", "acme", "other"] {
+        output_of(&served, &["add", "mail", "text", "--fair-key", key]);
+    }
+    let why = output_of(&served, &["why", "2"]);
+    assert!(why.contains("number 2 of key \"acme\", 5 jobs in a turn; 2 keys take turns"), "{why}");
+
+    output_of(&served, &["queue", "set", "mail", "--fair", "key", "--aging", "default"]);
+    assert_eq!(field(&served, "mail", "fair"), "key a=b=2 acme=5");
+    output_of(&served, &["queue", "set", "mail", "--fair", "default"]);
+    assert_eq!(settings(&served, "mail"), json!({}));
+    for wrong in [["--fair", "tenant"], ["--weight", "acme"], ["--weight", "acme=0"]] {
+        let mut refused = at(&served, &[&["queue", "set", "mail"], &wrong[..]].concat());
+        assert_eq!(refused.output().unwrap().status.code(), Some(2), "{wrong:?}");
+    }
+}

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::extract::JobPath;
 use crate::reasons::{
-    Reason, blocked, constrained, last_attempt, of_status, paused, placed, workers,
+    Reason, blocked, constrained, last_attempt, of_status, paused, placed, takes_turns, workers,
 };
 use crate::view::{status_word, waits};
 
@@ -41,7 +41,8 @@ pub(crate) async fn why(State(api): State<Api>, JobPath(which): JobPath) -> Answ
 
 impl Why {
     fn of(found: Explanation) -> Why {
-        let Explanation { image, now, before, waits_for, waiting_leases, has_sleepers } = found;
+        let Explanation { image, now, before, waits_for, fair, waiting_leases, has_sleepers } =
+            found;
         let status = image.status();
         let mut reasons: Vec<Reason> = of_status(&image, &now.tries).into_iter().collect();
         reasons.extend(blocked(&image, &waits_for));
@@ -54,6 +55,7 @@ impl Why {
         }
         if status == Status::Ready {
             reasons.extend(before.map(placed));
+            reasons.extend(fair.map(takes_turns));
             reasons.push(workers(waiting_leases, waiting_leases == 0 && has_sleepers));
         }
         if waits {

@@ -21,6 +21,8 @@ mod ended;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod fairness;
+#[cfg(test)]
 mod flows;
 #[cfg(test)]
 mod gates;

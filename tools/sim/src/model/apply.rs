@@ -6,15 +6,22 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Compact, Edit, Extend, Lease, Submit};
 use spindle_core::job::{Cause, JobOptions, Label, Origin};
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::Constraint;
+use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Command, JobId, JobImage, Status};
 
 use super::deletion::is_deleted;
+use super::fair::key_of;
 use super::{Model, names, waiting};
 
 impl Model {
     /// What an accepted command changes. `leased` says which of its choices a lease was given.
     pub fn apply(&mut self, command: &Command, now_ms: u64, leased: Option<JobId>) {
+        self.settle_turns();
+        self.apply_command(command, now_ms, leased);
+        self.settle_turns();
+    }
+
+    fn apply_command(&mut self, command: &Command, now_ms: u64, leased: Option<JobId>) {
         match command {
             Command::Submit(submit) => self.apply_submit(submit, now_ms),
             Command::Lease(lease) => {
@@ -31,7 +38,7 @@ impl Model {
                 let options = self.change(image.id).options_mut();
                 options.labels.clone_from(&image.options().labels);
                 options.pages.clone_from(&image.options().pages);
-                self.apply_retry(JobId(image.id), payload.as_ref());
+                self.apply_retry(JobId(image.id), payload.as_ref(), now_ms);
             }
             Command::Edit(edit) => self.apply_edit(edit, now_ms),
             Command::Cancel { id } => self.kill(id.0, Cause::Cancelled, now_ms),
@@ -60,8 +67,13 @@ impl Model {
             Command::SetQueue { name, settings } => {
                 let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
                 self.constraints_revision += u64::from(typed_anew && !self.rules.is_empty());
+                let ordered = |it: &QueueSettings| (it.aging_ms, it.fair.is_some());
+                let ordered_anew = ordered(&self.settings(name)) != ordered(settings);
                 self.queues.insert(name.clone(), settings.clone());
                 self.queues.retain(|_, settings| !settings.is_default());
+                if ordered_anew {
+                    self.reorder(name);
+                }
             }
             Command::SetConstraint(rule) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
@@ -74,7 +86,10 @@ impl Model {
             Command::NoteRelabelled { revision, below } => {
                 self.note_relabelled((*revision, below.0));
             }
-            Command::Start { epoch } => self.epoch = *epoch,
+            Command::Start { epoch } => {
+                self.epoch = *epoch;
+                self.begin_rounds();
+            }
             Command::Recover { from, grace_ms } => self.apply_recover(*from, *grace_ms, now_ms),
             Command::ReserveIds { until } => {
                 self.ids_until = self.ids_until.map(|before| before.max(*until));
@@ -116,6 +131,7 @@ impl Model {
     }
 
     pub(super) fn apply_submit(&mut self, submit: &Submit, now_ms: u64) {
+        self.settle_turns();
         let later = submit.run_at_ms.is_some_and(|run_at| run_at > now_ms);
         let after = self.after(submit);
         let blocked = after.as_ref().is_some_and(|after| !after.open.is_empty());
@@ -136,6 +152,7 @@ impl Model {
             drop_result: submit.drop_result,
             trace: submit.trace.clone(),
             after,
+            fair_key: submit.fair_key.clone(),
             ..JobOptions::NONE
         };
         let job = JobImage {
@@ -188,6 +205,9 @@ impl Model {
             (ttr, timeout) => ttr.or(timeout),
         };
         let job = self.revise(id.0);
+        let (queue, key) = (job.queue.clone(), key_of(job));
+        self.end_turn(&queue, key);
+        let job = self.change(id.0);
         job.status = Status::Leased as i32;
         job.attempts += 1;
         job.started_ms = job.started_ms.or(Some(now_ms));
@@ -242,6 +262,7 @@ impl Model {
     /// All at one instant: no order among those that go to the tail.
     fn apply_holder_gone(&mut self, holder: u64, now_ms: u64) {
         let mut tail = None;
+        self.tie();
         for id in self.jobs.keys().copied().collect::<Vec<u64>>() {
             let lease = self.jobs[&id].lease.as_ref();
             if !lease.is_some_and(|lease| lease.bound && lease.holder == holder) {
@@ -254,14 +275,19 @@ impl Model {
                 self.change(id).order = order;
             }
         }
+        self.untie();
     }
 
-    fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>) {
+    fn apply_retry(&mut self, id: JobId, payload: Option<&BytesRef>, now_ms: u64) {
         let order = self.take_order();
         // A younger job keeps a name that it has taken meanwhile.
         let mut keys = self.jobs[&id.0].options().keys.clone();
         keys.retain(|key| self.key_holder(key).is_none_or(|holder| holder == id));
+        let ages = self.ages(&self.jobs[&id.0].queue);
         let job = self.revise(id.0);
+        if ages {
+            job.options_mut().waits_since_ms = Some(now_ms);
+        }
         job.options_mut().keys = keys;
         job.status = Status::Ready as i32;
         job.attempts = 0;

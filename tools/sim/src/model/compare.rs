@@ -118,7 +118,13 @@ impl Model {
             }
             let ready: Vec<u64> = state.ready_jobs(name, 0).map(|job| job.id().0).collect();
             let expected: Vec<u64> = self.ready(name).iter().map(|job| job.id).collect();
-            let rank = |id: &u64| self.job(JobId(*id)).map(|job| (-job.priority, job.order));
+            let rank = |id: &u64| self.job(JobId(*id)).map(|job| self.rank(job));
+            let (mut ready, mut expected) = (ready, expected);
+            if self.is_fair(name) {
+                // Leases tell the order of turns.
+                ready.sort_unstable();
+                expected.sort_unstable();
+            }
             if !ready.iter().map(rank).eq(expected.iter().map(rank)) {
                 return Err(format!("{name:?} should give {expected:?} and gives {ready:?}"));
             }
@@ -166,7 +172,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
         created_ms, ttr_ms, foreground, revision);
     let (options, theirs) = (job.options(), image.options());
     same_fields!(id => options, theirs; attempts_max, fails_max, backoff, labels, state, events,
-        pages.len(), keep_ms, deletion, after);
+        pages.len(), keep_ms, deletion, after, fair_key, waits_since_ms);
     compare_ends(job, image)?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);

@@ -44,8 +44,12 @@ impl Model {
     /// job stays parked.
     fn wait_again(&mut self, id: u64, tail: bool, wait_ms: u64, now_ms: u64) {
         let order = self.jobs[&id].order;
+        let waits_anew = tail && order != 0 && self.ages(&self.jobs[&id].queue);
         let order = if tail || order == 0 { self.take_order() } else { order };
         let job = self.revise(id);
+        if waits_anew {
+            job.options_mut().waits_since_ms = Some(now_ms);
+        }
         job.order = order;
         let backoff_ends_ms = (wait_ms > 0).then(|| now_ms.saturating_add(wait_ms));
         let asked_for_ms = job.options().run_at_ms.filter(|at| *at > now_ms);
@@ -70,6 +74,7 @@ impl Model {
         let why = format!("it had {had} attempts, and may have no more than {max} now");
         let outcome = Outcome { code: "limit".into(), message: why.into(), ..last_result(job) };
         self.end_job(id.0, Status::Dead, Some(outcome), now_ms);
+        self.settle_turns();
     }
 
     /// A lease ended without a result: the job waits again if it has attempts left.

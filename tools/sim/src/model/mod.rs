@@ -11,6 +11,7 @@ mod audit;
 mod choose;
 mod compare;
 mod deletion;
+mod fair;
 mod finish;
 mod flows;
 mod fold;
@@ -74,6 +75,10 @@ pub struct Model {
     pub(crate) holds_expiry: bool,
     pub(crate) defaults: Defaults,
     next_order: u64,
+    /// Of fair queues.
+    turns: BTreeMap<Bytes, fair::Turns>,
+    turns_given: u64,
+    tied: Option<u64>,
 }
 
 /// How many tries a job has: its own limits, else its queue's, else those of its door's policy.
@@ -171,15 +176,16 @@ impl Model {
         self.jobs().filter(counts).count() as u64
     }
 
-    /// Ready jobs of a queue, in the order they are leased.
+    /// Ready jobs of a queue, in the order they are leased; of a fair one those of each key are.
     pub fn ready(&self, queue: &[u8]) -> Vec<&JobImage> {
         let mut ready: Vec<&JobImage> =
             self.jobs().filter(|job| job.queue == queue && job.status() == Status::Ready).collect();
-        ready.sort_by_key(|job| (-i128::from(job.priority), job.order));
+        ready.sort_by_key(|job| self.rank(job));
         ready
     }
 
     pub(crate) fn change(&mut self, id: u64) -> &mut JobImage {
+        self.settle_turns();
         Rc::make_mut(self.jobs.get_mut(&id).expect("the caller looked it up"))
     }
 
@@ -199,11 +205,13 @@ impl Model {
     /// A job is gone.
     pub fn forget(&mut self, id: JobId) {
         self.jobs.remove(&id.0);
+        self.settle_turns();
     }
 
     /// A crash: jobs that are only in memory are gone.
     pub fn lose_memory(&mut self) {
         self.jobs.retain(|_, job| !job.foreground);
+        self.settle_turns();
     }
 }
 

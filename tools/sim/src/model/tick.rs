@@ -27,8 +27,11 @@ impl Model {
     pub fn happen_what_is_due(&mut self, now_ms: u64, mut between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
         loop {
+            self.tie();
             let told = self.tell_those_who_wait(now_ms);
+            self.untie();
             let expired = !told && self.expire(now_ms);
+            self.settle_turns();
             let ran = !told && self.run_timers(now_ms);
             if !told && !expired && !ran {
                 return;
@@ -50,8 +53,12 @@ impl Model {
     fn run_timers(&mut self, now_ms: u64) -> bool {
         let mut instant = None;
         let mut any = false;
+        let mut tied_ms = None;
         while let Some((due, id)) = self.next_due(now_ms) {
             any = true;
+            if tied_ms.replace(due) != Some(due) {
+                self.tie();
+            }
             let before = self.jobs[&id].order;
             if self.jobs[&id].status() == Status::Leased {
                 self.give_back(id, Cause::Timeout, now_ms);
@@ -69,6 +76,7 @@ impl Model {
                 }
             }
         }
+        self.untie();
         any
     }
 
@@ -114,6 +122,7 @@ impl Model {
         for (_, id) in oldest.into_iter().take(surplus) {
             self.jobs.remove(&id);
         }
+        self.settle_turns();
         self.jobs.len() < before
     }
 

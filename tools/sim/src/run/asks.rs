@@ -45,6 +45,8 @@ impl Run {
                 // A client asks again at once, or another one submits the same in the background.
                 if self.rng.random_ratio(1, 6) {
                     self.take_deliveries()?;
+                    // It may wait for what will not be done any more.
+                    self.happen_what_is_due()?;
                     submit.foreground &= self.rng.random_ratio(1, 2);
                     self.submit_somehow(&submit, joins)?;
                 }

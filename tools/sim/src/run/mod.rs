@@ -288,6 +288,7 @@ impl Run {
     fn change(&mut self, change: impl FnOnce(&mut Model, u64)) -> Judged {
         let before = self.model.clone();
         change(&mut self.model, self.server.now_ms());
+        self.model.settle_turns();
         self.record(&before, Vec::new());
         Ok(())
     }
@@ -303,6 +304,7 @@ impl Run {
         let may_be_torn = self.history.is_new(self.server.tail());
         let now_ms = self.server.now_ms();
         change(&mut self.model, now_ms, may_be_torn.then_some(&mut versions));
+        self.model.settle_turns();
         if may_be_torn {
             versions.push(self.model.clone());
         }

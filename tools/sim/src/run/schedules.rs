@@ -23,7 +23,8 @@ impl Run {
             let fires = self.server.engine().fire_schedules(1);
             return if fires { Err("a schedule fires that is not due".into()) } else { Ok(false) };
         };
-        let full = self.server.is_full();
+        let is_held = |run: &Run| run.server.is_full() || run.server.holds_timers();
+        let was_held = is_held(self);
         let before = self.progress(&name);
         self.server.engine().fire_schedules(1);
         let after = self.progress(&name);
@@ -36,7 +37,7 @@ impl Run {
                 self.take_deliveries()?;
                 Ok(true)
             }
-            _ if full || self.server.is_full() || self.model.holds_expiry => {
+            _ if was_held || is_held(self) || self.model.holds_expiry => {
                 self.counts.firings_held += 1;
                 Ok(false)
             }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use spindle_core::{JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, JobRef, Mailbox, Options, Survey, fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, Options, Survey, fold_state,
 };
 use spindle_log::verify::{Dropped, VerifyReport, verify_planted};
 use spindle_log::{FileLog, FileLogOptions, Log, OpenError, Position, Stored, SyncPolicy};
@@ -176,7 +176,7 @@ impl Server {
 
     /// All that was decided so far stands below this.
     pub fn tail(&self) -> u64 {
-        self.engine().jobs().find(JobRef::Id(JobId(0))).gate().0
+        self.engine().tail().0
     }
 
     /// The log has failed, or there is no power.
@@ -225,9 +225,14 @@ impl Server {
         self.running().log.space().is_reserve()
     }
 
+    /// Whether what is due waits for room: on a full disk, and while the log cannot grow.
+    pub fn holds_timers(&self) -> bool {
+        self.engine().observe().gauges().are_timers_held
+    }
+
     /// What of a tick waits for room: the first step may have found some, and the next one none.
     pub fn held(&self) -> Held {
-        let holds = self.engine().observe().gauges().are_timers_held;
+        let holds = self.holds_timers();
         let now_ms = self.now_ms();
         self.engine().inspect(|state| Held {
             due: holds && state.due_hint_ms() <= now_ms,

@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
 use spindle_core::command::{Audited, Compact, Edit, Matched};
 use spindle_core::job::{Backoff, Cause, Origin};
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, Fair, FairWeight, QueueSettings, Rate};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Status, Type};
 
 use spindle_matching::{Matcher, QueuePattern, encode_matcher};
@@ -172,6 +172,10 @@ impl Workload {
             cap_ms: 10_000,
             jitter_thousandths: 0,
         };
+        // By the number of jobs, so that what a seed draws stays as it is.
+        let weights = [FairWeight { key: Bytes::from_static(b"k2"), weight: 3 }];
+        let weights = if self.next_id.is_multiple_of(2) { weights.to_vec() } else { Vec::new() };
+        let fair = Fair { field: String::new(), weights };
         QueueSettings {
             paused: self.one_in(2),
             attempts_max: self.some(&[2, 5]),
@@ -188,6 +192,8 @@ impl Workload {
                 .some(&[[9, 0, 4], [2, 6, 0]])
                 .map(Vec::from)
                 .unwrap_or_default(),
+            aging_ms: [None, None, Some(900), Some(40)][(self.next_id % 4) as usize],
+            fair: (!self.next_id.is_multiple_of(3)).then_some(fair),
         }
     }
 

@@ -88,7 +88,10 @@ impl Workload {
         let trace = id.0.is_multiple_of(3).then(|| {
             Box::new(TraceParent { trace_high: 7, trace_low: id.0, span: id.0, flags: 1 })
         });
-        Submit { trace, ..Submit::new(id, queue, origin, payload) }
+        // Jobs of any door: the engine takes keys from payloads.
+        let key = ["", "", "k1", "k2", "k3"][(id.0 % 5) as usize];
+        let fair_key = (!key.is_empty()).then(|| Bytes::from_static(key.as_bytes()));
+        Submit { trace, fair_key, ..Submit::new(id, queue, origin, payload) }
     }
 
     fn make_foreground(&mut self, submit: &mut Submit) {

@@ -70,6 +70,8 @@ struct Submit<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     tags: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Value>,
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     after: &'a [u64],
@@ -400,6 +402,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         backoff: job.backoff.map(RetryWait::to_json),
         run_at,
         tags: &job.tags,
+        fair_key: job.fair_key.as_deref(),
         unique,
         after: &job.after,
         on_dead: job.on_dead.map(OnDead::word),
