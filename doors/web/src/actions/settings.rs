@@ -13,7 +13,7 @@ use crate::page::Page;
 use crate::pages::queue::named;
 use crate::shapes::{Queue, QueueName};
 
-const FIELDS: [Field; 13] = [
+const FIELDS: [Field; 14] = [
     Field(
         &["fails_max"],
         "fails_max",
@@ -57,6 +57,13 @@ const FIELDS: [Field; 13] = [
     Field(&["jobs_max"], "jobs_max", "Unfinished jobs at most; more are refused", "", Kind::Number),
     Field(&["bytes_max"], "bytes_max", "Bytes of their payloads at most", "", Kind::Number),
     Field(
+        &["aging_ms"],
+        "aging",
+        "Jobs gain a step of priority each time they have waited",
+        "10 min",
+        Kind::Time,
+    ),
+    Field(
         &["bytes_type"],
         "bytes_type",
         "What Workq's and Gearman's payloads are, for constraints",
@@ -75,15 +82,24 @@ pub(crate) async fn show(page: Page) -> Answer {
     let (name, path) = named(&page.query())?;
     let (set, tag): (Value, String) = page.ask.get_tagged(&format!("{path}/settings")).await?;
     let value = |field: &Field| written(&set, field);
-    Ok(shell(&page, Tab::Queues, "Settings", form(&page, &name, value, &tag, None)).await)
+    let body = form(&page, &name, value, Kept { tag: &tag, fair: &set["fair"] }, None);
+    Ok(shell(&page, Tab::Queues, "Settings", body).await)
 }
 
 /// Sets what the form says, unless somebody else has set something meanwhile.
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let (name, path) = named(&asked.query())?;
-    let tag = asked.field("tag");
+    let path_of_settings = format!("{path}/settings");
+    // If somebody has changed it since the form was made, the tag does not fit.
+    let (now, _): (Value, String) = page.ask.get_tagged(&path_of_settings).await?;
+    let kept = Kept { tag: asked.field("tag"), fair: &now["fair"] };
     let set = match body(&FIELDS, &asked) {
-        Ok(body) => page.ask.put(&format!("{path}/settings"), &body.into(), Match::Tag(tag)).await,
+        Ok(mut body) => {
+            if !kept.fair.is_null() {
+                body.insert("fair".to_owned(), kept.fair.clone());
+            }
+            page.ask.put(&path_of_settings, &body.into(), Match::Tag(kept.tag)).await
+        }
         Err(problem) => Err(problem.into()),
     };
     let Err(fault) = set else {
@@ -94,17 +110,26 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     };
     // What was written is not lost.
     let value = |Field(_, field, ..): &Field| asked.field(field).to_owned();
-    let body = form(&page, &name, value, tag, Some(&fault.detail));
+    let body = form(&page, &name, value, kept, Some(&fault.detail));
     let mut response: Response = shell(&page, Tab::Queues, "Settings", body).await;
     *response.status_mut() = fault.status();
     Ok(response)
+}
+
+/// What the form has no field for.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    /// Which settings it was made from.
+    tag: &'a str,
+    /// Weights of keys are for the API and the command line: they stay as they are.
+    fair: &'a Value,
 }
 
 fn form(
     page: &Page,
     name: &QueueName,
     value: impl Fn(&Field) -> String,
-    tag: &str,
+    Kept { tag, fair }: Kept<'_>,
     wrong: Option<&str>,
 ) -> Markup {
     let (queue_field, queue) = name.field();
@@ -118,6 +143,12 @@ fn form(
                 input type="hidden" name=(queue_field) value=(queue);
                 input type="hidden" name="tag" value=(tag);
                 div.fields { @for field in &FIELDS { (input(field, &value(field), &hint(field), false)) } }
+                @if !fair.is_null() {
+                    p.muted {
+                        "Its keys take turns, and that stays so. It is changed with "
+                        code { "spindle queue set --fair" } "."
+                    }
+                }
                 div.acts {
                     button.btn.primary type="submit" { "Save the settings" }
                     a.btn href=(queue_path("/queue", name)) { "Back" }

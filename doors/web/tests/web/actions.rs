@@ -244,6 +244,23 @@ async fn a_queues_settings_are_set_unless_they_changed_meanwhile() {
 }
 
 #[tokio::test]
+async fn a_form_of_settings_keeps_the_turns_of_keys_that_it_does_not_show() {
+    let bench = Bench::new();
+    let path = "/api/v1/queues/mail/settings";
+    let fair = json!({ "field": "/tenant", "weights": { "acme": 5 } });
+    bench.api("", "PUT", path, Some(json!({ "fair": fair }))).await;
+    let mut browser = Browser::new(&bench);
+    let page = browser.page("/queue/settings?queue=mail").await;
+    page.is_sound("settings of a fair queue");
+    page.says("Its keys take turns");
+    let mut form = page.form("/queue/settings");
+    form.insert("aging".to_owned(), "10 min".to_owned());
+    browser.post("/queue/settings", &form).await;
+    let set = bench.api("", "GET", path, None).await.json();
+    assert_eq!((&set["fair"], &set["aging_ms"]), (&fair, &json!(600_000)));
+}
+
+#[tokio::test]
 async fn what_is_done_to_marked_jobs_is_done_to_no_others() {
     let bench = Bench::new();
     let mut ids = Vec::new();
