@@ -123,7 +123,7 @@ mod tests {
             "1 gone",
             "2 leased resize",
             "  3 blocked resize after 2 (on_dead run)",
-            "    9 blocked mail\\u{1b} after 1, 3",
+            "    9 blocked mail\\x1b after 1, 3",
         ];
         assert_eq!(drawn(&flow), expected);
     }
