@@ -46,11 +46,11 @@ pub fn code_of(error: &anyhow::Error) -> Code {
     error.downcast_ref::<Failure>().map_or(Code::Error, |failure| failure.code)
 }
 
-/// Whether an error only says that nobody reads the output any more, as `head` leaves it.
+/// Whether an error only says that nobody reads the output any more, as `head` leaves it. Output is
+/// written without further words; a connection that breaks is said to be one.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    error.downcast_ref::<Failure>().is_none()
-        && io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    let io = error.chain().next().and_then(|first| first.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes. A cause whose text the error before it contains already is left out.
@@ -76,6 +76,15 @@ mod tests {
     fn a_cause_is_told_once() {
         let error = anyhow!("no room").context("cannot write x: no room").context("stopped");
         assert_eq!(whole(&error), "stopped: cannot write x: no room");
+    }
+
+    #[test]
+    fn only_output_that_nobody_reads_is_no_error() {
+        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&broken().into()));
+        let lost = anyhow::Error::from(broken()).context("lost the connection");
+        assert!(!is_broken_pipe(&lost));
+        assert!(!is_broken_pipe(&anyhow!("broken pipe")));
     }
 
     #[test]

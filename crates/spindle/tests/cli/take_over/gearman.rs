@@ -162,7 +162,7 @@ fn a_job_of_gearmand_is_there_once_whatever_is_killed_in_the_middle() {
         background(&mut client, "mail", &unique, &number.to_string());
     }
     // The second connection is the worker's. It completes a batch with packets of type 13.
-    for (request, victim) in [(1, "import"), (1, "spindle"), (150, "import"), (1, "connection")] {
+    for (request, victim) in [(1, "import"), (1, "spindle"), (150, "import"), (50, "connection")] {
         let held = Held::at(request, "\0REQ\0\0\0\r", &old.address);
         let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
         command.args(["import", "--from", "gearman", &held.address]);
