@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 WAIT_S_MAX = 300
 # Waits, by the names they have in bodies and queries.
 WAITS = ("wait_s", "timeout")
+# Without an end unless they are asked not to follow.
+STREAMS = ("GET /api/v1/events", "GET /api/v1/jobs/{id}/events")
 # These wait for some seconds if nothing is said.
 WAITS_UNSAID = ("GET /worker/job", "GET /job/{id}/polling")
 
@@ -79,7 +81,7 @@ def leave_others_alone(case):
 def before_call(context, case, kwargs):
     label = case.operation.label
     query = case.query if isinstance(case.query, dict) else {}
-    if label == "GET /api/v1/events" and query.get("follow", True) in (True, "true"):
+    if label in STREAMS and query.get("follow", True) in (True, "true"):
         # Else the answer has no end.
         case.query = {**query, "follow": "false"}
     elif label in WAITS_UNSAID and "timeout" not in query:
