@@ -32,6 +32,7 @@ const NAME_BASE64: &str = "^([A-Za-z0-9+/]{4}){0,170}([A-Za-z0-9+/]{4}|\
                            [A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)$";
 /// An empty one is none.
 const FEED: &str = "^([0-9]{1,15}\\.[0-9]{1,9})?$";
+const OFFSET: &str = "^([0-9]{1,19})?$";
 const TAG: &str = "^(\\*|(W/)?\"[!#-~]*\")$";
 const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
 const STATUSES: &str = "^(scheduled|ready|leased|parked|blocked|done|dead)\
@@ -65,6 +66,7 @@ fn document(description: &OpenApi) -> Value {
         schemas: together::of_schemas(),
     };
     supplement.complete(&mut document);
+    together::name_by_number_alone(&mut document);
     link(&mut document);
     // Where the server asks for one, and so that a page can offer a place to write it.
     document["components"]["securitySchemes"] = json!({ "token": {
@@ -78,7 +80,7 @@ fn document(description: &OpenApi) -> Value {
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 17] {
+fn formats() -> [(&'static str, Value); 18] {
     let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });
     [
@@ -95,6 +97,7 @@ fn formats() -> [(&'static str, Value); 17] {
         ("audit-action", json!({ "enum": Action::ALL.map(action_word) })),
         ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
+        ("offset", json!({ "format": "offset", "pattern": OFFSET, "examples": ["512"] })),
         ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),
         ("entity-tag", json!({ "format": "entity-tag", "pattern": TAG, "examples": ["\"7\""] })),
         ("traceparent", json!({ "pattern": TRACEPARENT })),

@@ -230,9 +230,9 @@ impl FromRequestParts<Api> for AfterPath {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answered<Self> {
         let LeasePath(claim) = LeasePath::from_request_parts(parts, api).await?;
         let text = parts.uri.path().rsplit('/').next().unwrap_or_default();
-        let id = text.parse().map(JobId);
+        let id = text.parse().ok().filter(|id| *id > 0).map(JobId);
         let id =
-            id.map_err(|_| Problem::out_of_range("a job before another is named by its number"))?;
+            id.ok_or_else(|| Problem::out_of_range("a job before another is named by its number"))?;
         Ok(AfterPath { claim, id })
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Fair {
     #[schema(min_length = 1, max_length = 256, example = "/tenant")]
     field: Option<String>,
     /// How many jobs of a key start in its turn, 1 to 1000, where that is not 1; the jobs without
-    /// key are those of the key `""`.
+    /// key are those of the key `""`. At most 1000 keys of at most 256 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     weights: BTreeMap<String, u32>,
 }
@@ -39,8 +39,7 @@ impl Fair {
 
     /// The core's words for it.
     pub fn read(self) -> Answered<queue::Fair> {
-        let field = self.field.unwrap_or_default();
-        if !is_pointer(&field) {
+        if self.field.as_ref().is_some_and(|field| field.is_empty() || !is_pointer(field)) {
             let detail = "fair.field is a JSON Pointer of at most 256 bytes, such as \"/tenant\"";
             return Err(Problem::out_of_range(detail));
         }
@@ -56,6 +55,6 @@ impl Fair {
         // In the order of the keys' bytes, as the map has them.
         let weights = self.weights.into_iter();
         let weights = weights.map(|(key, weight)| FairWeight { key: Bytes::from(key), weight });
-        Ok(queue::Fair { field, weights: weights.collect() })
+        Ok(queue::Fair { field: self.field.unwrap_or_default(), weights: weights.collect() })
     }
 }

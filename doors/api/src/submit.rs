@@ -87,7 +87,8 @@ pub(crate) struct NewJobBody {
     /// done. Numbers; within a batch also the `ref` of another job of the batch.
     #[serde(default)]
     pub after: Vec<AfterItem>,
-    /// What happens when one of them dies, or is gone without having been done.
+    /// What happens when one of them dies, or is gone without having been done. Without `after` it
+    /// says nothing.
     #[serde(default)]
     on_dead: OnDeadWord,
     /// A name for this job within its batch, which others of the batch may have in `after`: 1 to 64
@@ -223,9 +224,6 @@ impl NewJobBody {
         if ids.len() + refs.len() > AFTER_MAX {
             let detail = format!("after names at most {AFTER_MAX} different jobs");
             return Err(Problem::out_of_range(detail));
-        }
-        if self.on_dead != OnDeadWord::default() && self.after.is_empty() {
-            return Err(Problem::bad_field("on_dead says nothing without after"));
         }
         let names = self.after.iter().filter_map(AfterItem::name).chain(self.r#ref.as_deref());
         for name in names {

@@ -2,9 +2,12 @@
 //! an action needs, what an operator takes. As far as JSON Schema can say it, the document does.
 
 use serde_json::{Value, json};
+use spindle_core::job::AFTER_MAX;
+use spindle_core::queue::{FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX, FAIR_WEIGHTS_MAX};
 use spindle_http::document::{branch, put, said, unsaid};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::fair::Fair;
 use crate::filter::JobFilter;
 use crate::portable::Portable;
 use crate::routes::bulk::BulkBody;
@@ -33,9 +36,28 @@ pub(crate) fn of_schemas() -> Vec<(String, Value)> {
         of(BulkBody::name(), json!({ "anyOf": bulk() })),
         of(JobFilter::name(), json!({ "anyOf": any_field() })),
         of(LeaseBody::name(), json!({ "anyOf": lists_of_queues() })),
+        (format!("{}/properties/weights", Fair::name()), weights()),
+        (format!("{}/properties/after", NewJobBody::name()), json!({ "maxItems": AFTER_MAX })),
         (format!("{}/properties/jobs", BatchBody::name()), json!({ "items": any })),
         (format!("{}/properties/jobs", ImportBody::name()), json!({ "items": imported })),
     ]
+}
+
+/// A job that is submitted alone names others by their numbers: a `ref` is for jobs of a batch.
+pub(crate) fn name_by_number_alone(document: &mut Value) {
+    let body = "/paths/~1api~1v1~1jobs/post/requestBody/content/application~1json/schema";
+    let Some(schema) = document.pointer_mut(body) else { return };
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+    let numbers = json!({ "properties": { "after": { "items": number } } });
+    *schema = json!({ "allOf": [schema.take(), numbers] });
+}
+
+fn weights() -> Value {
+    json!({
+        "maxProperties": FAIR_WEIGHTS_MAX,
+        "propertyNames": { "maxLength": FAIR_KEY_BYTES_MAX },
+        "additionalProperties": { "type": "integer", "minimum": 1, "maximum": FAIR_WEIGHT_MAX },
+    })
 }
 
 /// A filter says something.

@@ -151,7 +151,7 @@ impl State {
     }
 
     /// Whether a job has ended and one that waits for it was not told yet.
-    pub(crate) fn has_ended_blockers(&self) -> bool {
+    pub fn has_ended_blockers(&self) -> bool {
         !self.flows.ended.is_empty()
     }
 

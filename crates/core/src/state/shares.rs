@@ -333,12 +333,12 @@ impl Queue {
         move_share(turns, number, share, turn);
     }
 
-    /// All shares are placed anew, in the order of their first jobs: a new round begins.
+    /// All shares are placed anew, in the order of their first jobs: a new round begins. Whether
+    /// these jobs are held back does not count, so the order follows from the jobs alone.
     pub(super) fn begin_round(&mut self) {
         let first = |number: u32| {
-            let share = self.share(number).filter(|share| share.ready > 0)?;
-            let heads = share.heads.iter().filter_map(|heads| heads.first());
-            Some((heads.min().map_or(u128::MAX, |(key, _)| *key), number))
+            let heads = self.groups_of(number).filter_map(|group| group.head);
+            heads.min().map(|head| (head, number))
         };
         let mut round: Vec<(u128, u32)> = self.discipline.shares().filter_map(first).collect();
         round.sort_unstable();

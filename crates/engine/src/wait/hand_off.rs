@@ -68,23 +68,31 @@ impl Inner {
             self.state.rebase();
         }
         if self.holds_timers {
+            self.serve_waiting();
             return false;
         }
-        let tick = Command::Tick { hold_expiry: self.hold_expiry };
-        if self.state.has_surplus() {
-            self.run(&tick).ok();
+        let has_surplus = self.state.has_surplus();
+        if has_surplus {
+            self.let_happen();
         }
         let is_due = now_ms >= self.state.due_hint_ms();
         if is_due {
             self.state.wake_buckets(now_ms);
-            self.run(&tick).ok();
+            self.let_happen();
             self.state.renew_due_hint(self.hold_expiry);
         }
-        let more = now_ms >= self.state.due_hint_ms() || self.state.has_surplus();
-        if (is_due || rebases) && !more {
+        // Jobs whose blockers ended just now are ready in the next step, and may go before others.
+        if (has_surplus || is_due || rebases) && !self.state.has_ended_blockers() {
             self.serve_waiting();
         }
-        more
+        now_ms >= self.state.due_hint_ms() || self.state.has_surplus()
+    }
+
+    /// A step of what is due. Nobody is served.
+    fn let_happen(&mut self) {
+        let tick = Command::Tick { hold_expiry: self.hold_expiry };
+        // A tick refuses nothing.
+        self.apply(&tick, None).ok();
     }
 
     /// When the engine must be woken next.
