@@ -14,7 +14,7 @@ impl Model {
         let held = std::mem::replace(&mut self.holds_expiry, hold_expiry);
         loop {
             self.happen_what_is_due(now_ms, None);
-            if !self.drop_surplus() {
+            if !self.drop_surplus(|_| true) {
                 break;
             }
         }
@@ -95,8 +95,8 @@ impl Model {
     }
 
     /// Queues keep as many finished jobs as they may, and the server as many as it may: those that
-    /// ended last. Whether any went.
-    pub fn drop_surplus(&mut self) -> bool {
+    /// ended last. Of those that are too many, these go that may. Whether any went.
+    pub fn drop_surplus(&mut self, may_go: impl Fn(u64) -> bool) -> bool {
         let before = self.jobs.len();
         let mut oldest: Vec<(u64, u64)> = self
             .jobs()
@@ -112,14 +112,14 @@ impl Model {
             let queue = self.jobs[id].queue.clone();
             let max = self.settings(&queue).finished_max.unwrap_or(u64::MAX);
             let kept = kept.entry(queue).or_default();
-            if *kept > max {
+            if *kept > max && may_go(*id) {
                 *kept -= 1;
                 self.jobs.remove(id);
             }
         }
         oldest.retain(|(_, id)| self.jobs.contains_key(id));
         let surplus = oldest.len().saturating_sub(self.defaults.finished_max);
-        for (_, id) in oldest.into_iter().take(surplus) {
+        for (_, id) in oldest.into_iter().take(surplus).filter(|(_, id)| may_go(*id)) {
             self.jobs.remove(&id);
         }
         self.settle_turns();

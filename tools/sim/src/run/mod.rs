@@ -269,18 +269,28 @@ impl Run {
     fn tick(&mut self) -> Judged {
         self.server.engine().tick_once();
         let held = self.server.held();
+        // The disk may have become full between two that went.
+        let kept = if held.surplus { self.kept_by_engine() } else { BTreeSet::new() };
         self.change_many(|model, now_ms, mut versions| {
             loop {
                 if !held.due {
                     model.happen_what_is_due(now_ms, versions.as_deref_mut());
                 }
                 // Somebody may have waited for what went.
-                if held.surplus || !model.drop_surplus() {
+                if !model.drop_surplus(|id| !kept.contains(&id)) {
                     break;
                 }
             }
         })?;
         self.take_deliveries()
+    }
+
+    /// The jobs of the model that the engine has as well.
+    fn kept_by_engine(&self) -> BTreeSet<u64> {
+        let ids = self.model.jobs().map(|job| job.id);
+        self.server
+            .engine()
+            .inspect(|state| ids.filter(|id| state.status(JobId(*id)).is_some()).collect())
     }
 
     /// Something changes the model: the change gets a number and is remembered with the position
