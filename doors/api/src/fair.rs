@@ -20,7 +20,7 @@ pub(crate) struct Fair {
     /// The field of the payload that is the key of a job submitted without `fair_key`, as a JSON
     /// Pointer (RFC 6901).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 256, example = "/tenant")]
+    #[schema(format = "constraint-pointer", min_length = 1, example = "/tenant")]
     field: Option<String>,
     /// How many jobs of a key start in its turn, 1 to 1000, where that is not 1; the jobs without
     /// key are those of the key `""`. At most 1000 keys of at most 256 bytes.

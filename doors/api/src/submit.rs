@@ -102,10 +102,10 @@ pub(crate) struct NewJobBody {
 
 /// A job that another one is to wait for.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "after has numbers of jobs, and in a batch refs")]
 pub(crate) enum AfterItem {
     /// Its number.
-    Id(u64),
+    Id(#[serde(deserialize_with = "whole")] u64),
     /// Its `ref`, within a batch.
     Ref(String),
 }

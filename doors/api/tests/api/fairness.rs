@@ -104,6 +104,7 @@ async fn settings_are_shown_as_they_were_put_and_checked() {
         json!({ "aging_ms": 0 }),
         json!({ "aging_ms": 31_536_000_001_u64 }),
         json!({ "fair": { "field": "tenant" } }),
+        json!({ "fair": { "field": "" } }),
         json!({ "fair": { "weights": { "a": 0 } } }),
         json!({ "fair": { "weights": { "a": 1001 } } }),
         json!({ "fair": { "weights": { "k".repeat(257): 1 } } }),

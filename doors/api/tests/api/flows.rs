@@ -63,6 +63,10 @@ async fn a_job_is_blocked_until_those_before_it_are_done_and_its_worker_reads_th
     let path = format!("/api/v1/leases/{token}/after/3");
     bench.get(&path).await.is_problem(400, "out_of_range");
     let ended = first["lease_token"].as_str().unwrap();
+    for id in ["0", "-1", "x"] {
+        let path = format!("/api/v1/leases/{ended}/after/{id}");
+        bench.get(&path).await.is_problem(400, "out_of_range");
+    }
     let path = format!("/api/v1/leases/{ended}/after/1");
     bench.get(&path).await.is_problem(409, "lease_not_live");
 }
@@ -106,10 +110,25 @@ async fn what_cannot_be_waited_for_is_refused_with_its_number() {
         (json!({ "queue": "q", "after": (1..=101).collect::<Vec<u64>>() }), "out_of_range"),
         (json!({ "queue": "q", "after": ["a"] }), "bad_field"),
         (json!({ "queue": "q", "after": [1], "on_dead": "panic" }), "bad_field"),
+        (json!({ "queue": "q", "after": [1.5] }), "bad_field"),
         (json!({ "queue": "q", "ref": "no spaces" }), "out_of_range"),
     ] {
         submit(body.clone()).await.is_problem(400, code);
     }
+    let refused = submit(json!({ "queue": "q", "after": [null] })).await.json();
+    let detail = "after has numbers of jobs, and in a batch refs";
+    assert!(refused["detail"].as_str().unwrap().contains(detail), "{refused}");
+}
+
+#[tokio::test]
+async fn numbers_may_have_a_fraction_of_nothing_and_on_dead_may_come_alone() {
+    let bench = Bench::new();
+    bench.submit(json!({ "queue": "q" })).await;
+    let waiting = bench.submit(json!({ "queue": "q", "after": [1.0] })).await;
+    assert_eq!(job(&bench, waiting).await["status"], "blocked");
+    let free = bench.submit(json!({ "queue": "q", "on_dead": "run" })).await;
+    let shown = job(&bench, free).await;
+    assert_eq!((&shown["status"], &shown["on_dead"]), (&json!("ready"), &json!(null)));
 }
 
 #[tokio::test]
