@@ -99,7 +99,7 @@ faults! {
     /// Nobody hears of the end of a job that was cancelled because of another.
     CascadeForgotten => engine.core.cascade_forgotten;
     /// Nobody hears that a job is gone that they wait for.
-    GoneNotTold => engine.core.gone_not_told;
+    GoneGoesUnnoticed => engine.core.gone_goes_unnoticed;
     /// A start forgets which jobs wait for which.
     FlowsForgotten => engine.flows_forgotten;
     /// The turn of a key does not move on when one of its jobs is leased.

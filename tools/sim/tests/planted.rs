@@ -64,7 +64,7 @@ planted! {
     a_job_that_goes_on_before_all_have_ended_is_found UnblockedEarly,
     a_dead_job_that_counts_as_done_is_found DeadCountsAsDone,
     a_cancelled_job_that_cancels_nobody_is_found CascadeForgotten,
-    a_job_that_waits_for_one_that_is_gone_is_found GoneNotTold,
+    a_job_that_waits_for_one_that_is_gone_is_found GoneGoesUnnoticed,
     waits_that_a_start_forgets_are_found FlowsForgotten,
     a_key_that_does_not_lose_its_turn_is_found TurnNotTaken,
     a_key_that_saves_up_turns_is_found IdleKeySavesTurns,

@@ -1,7 +1,8 @@
 //! Jobs that wait for others: whom a job may wait for, and what the end of one causes.
 //!
-//! An end tells nobody by itself, however many wait: the job stands among those that have ended
-//! until a tick has told all of them, [`EVENTS_MAX`] at most at a time.
+//! The end of a job changes none of its dependents by itself, however many there are: the job is
+//! kept among those that have ended until ticks have settled all its dependents, [`EVENTS_MAX`] / 2
+//! at most at a time.
 
 use std::collections::BTreeSet;
 
@@ -66,23 +67,24 @@ fn verdict(stands: Blocker, on_dead: OnDead) -> Option<Verdict> {
     }
 }
 
-/// Tells jobs that wait of the ends they wait for, [`EVENTS_MAX`] / 2 jobs at most.
-pub(super) fn tell(cx: &mut Context<'_>) {
+/// Settles dependents of jobs that have ended, [`EVENTS_MAX`] / 2 at most: each goes on, waits for
+/// fewer, or is cancelled.
+pub(super) fn settle(cx: &mut Context<'_>) {
     let state = cx.state;
-    let mut told = BTreeSet::new();
-    for id in state.to_be_told() {
+    let mut settled = BTreeSet::new();
+    for id in state.dependents_to_settle() {
         if cx.out.events.len() >= EVENTS_MAX / 2 {
             return;
         }
-        if told.insert(id)
+        if settled.insert(id)
             && let Some(number) = state.find_live(id)
         {
-            tell_one(cx, number);
+            settle_one(cx, number);
         }
     }
 }
 
-fn tell_one(cx: &mut Context<'_>, number: u32) {
+fn settle_one(cx: &mut Context<'_>, number: u32) {
     let state = cx.state;
     let job = state.live_job(number);
     let Some(after) = job.after() else { return };

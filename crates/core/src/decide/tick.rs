@@ -9,11 +9,11 @@ use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
 
-/// At most [`EVENTS_MAX`] items that are due. First, and alone until all of them are told, jobs that
-/// waited for others: one that was done must not be gone before that. Then expired ones, so that none
-/// of them is leased or becomes ready.
+/// At most [`EVENTS_MAX`] items that are due. First, and alone until all are settled, dependents of
+/// jobs that have ended: a done job must not be gone before its dependents know it was done. Then
+/// expired ones, so that none of them is leased or becomes ready.
 pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
-    flows::tell(cx);
+    flows::settle(cx);
     if !cx.out.events.is_empty() {
         return Ok(());
     }

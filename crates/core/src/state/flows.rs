@@ -1,4 +1,4 @@
-//! Which jobs wait for which, and whose end the waiting ones still have to be told.
+//! Which jobs wait for which, and whose end their dependents are not settled for yet.
 //!
 //! All of it follows from the images of jobs. A fold may meet a job that waits before those that it
 //! waits for, because compaction appends them in any order: so what stands here is looked at again
@@ -16,16 +16,16 @@ pub(super) struct Flows {
     /// The job that is waited for, whether a dead one is waited for all the same, and the job that
     /// waits.
     waiting: BTreeSet<(u64, bool, u64)>,
-    /// Jobs that have ended and that somebody still waits for, and whether they were done: one may
-    /// be gone before that was told. The first of them has somebody to tell.
+    /// Jobs that have ended and have dependents that still wait for them, and whether they were
+    /// done: one may be gone before its dependents are settled. The first has one to settle.
     ended: BTreeMap<u64, bool>,
 }
 
 impl Flows {
-    /// Those to be told of the end of a job: all, or those only that do not wait for a dead one.
-    fn told_by(&self, id: u64, to_all: bool) -> impl Iterator<Item = u64> + '_ {
-        let told = self.waiting.range((id, false, 0)..=(id, to_all, u64::MAX));
-        told.map(|(_, _, waiting)| *waiting)
+    /// The jobs that wait for a job: all, or only those that do not go on waiting for a dead one.
+    fn dependents(&self, id: u64, all: bool) -> impl Iterator<Item = u64> + '_ {
+        let dependents = self.waiting.range((id, false, 0)..=(id, all, u64::MAX));
+        dependents.map(|(_, _, dependent)| *dependent)
     }
 }
 
@@ -83,7 +83,7 @@ impl State {
             return;
         }
         if self.is_kept_quiet(event) {
-            // Nobody is told.
+            // Its dependents go on waiting.
         } else if let Event::Gone(gone) = event {
             gone.ids.iter().for_each(|id| self.note_blocker(*id));
         } else if let Some(image) = event.image() {
@@ -94,13 +94,13 @@ impl State {
                 at += 1;
             }
         }
-        self.drop_told();
+        self.forget_settled();
     }
 
     /// Planted faults.
     fn is_kept_quiet(&self, event: &Event) -> bool {
         match event {
-            Event::Gone(_) => self.faults.gone_not_told,
+            Event::Gone(_) => self.faults.gone_goes_unnoticed,
             Event::Finished(image) => {
                 self.faults.cascade_forgotten && image.options().after.is_some()
             }
@@ -113,7 +113,7 @@ impl State {
     }
 
     fn note_blocker(&mut self, id: u64) {
-        let has_any = self.flows.told_by(id, true).next().is_some();
+        let has_any = self.flows.dependents(id, true).next().is_some();
         let stands = if has_any { self.blocker(JobId(id)) } else { Blocker::Open };
         if stands != Blocker::Open && self.is_awaited(id, stands) {
             self.flows.ended.insert(id, stands == Blocker::Done);
@@ -123,13 +123,13 @@ impl State {
         }
     }
 
-    /// Whether somebody is to be told how a job stands.
+    /// Whether a job that stands like this has dependents to settle.
     fn is_awaited(&self, id: u64, stands: Blocker) -> bool {
-        self.flows.told_by(id, stands != Blocker::Dead).next().is_some()
+        self.flows.dependents(id, stands != Blocker::Dead).next().is_some()
     }
 
-    /// Forgets ended jobs up to the first one that somebody is to be told of.
-    fn drop_told(&mut self) {
+    /// Forgets ended jobs up to the first one that has dependents to settle.
+    fn forget_settled(&mut self) {
         while let Some((id, _)) = self.flows.ended.first_key_value() {
             let id = *id;
             if self.is_awaited(id, self.blocker(JobId(id))) {
@@ -150,17 +150,17 @@ impl State {
         }
     }
 
-    /// Whether a job has ended and one that waits for it was not told yet.
+    /// Whether a job has ended and has dependents that are not settled yet.
     pub fn has_ended_blockers(&self) -> bool {
         !self.flows.ended.is_empty()
     }
 
     /// Jobs that wait for one that has ended, by the number of the ended one. One that waits for
     /// several of them comes as often.
-    pub(crate) fn to_be_told(&self) -> impl Iterator<Item = JobId> + '_ {
+    pub(crate) fn dependents_to_settle(&self) -> impl Iterator<Item = JobId> + '_ {
         self.flows.ended.keys().flat_map(|id| {
-            let to_all = self.blocker(JobId(*id)) != Blocker::Dead;
-            self.flows.told_by(*id, to_all).map(JobId)
+            let all = self.blocker(JobId(*id)) != Blocker::Dead;
+            self.flows.dependents(*id, all).map(JobId)
         })
     }
 

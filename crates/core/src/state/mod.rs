@@ -181,10 +181,10 @@ pub struct Faults {
     pub unblocked_early: bool,
     /// A dead job counts as done for those that wait for it.
     pub dead_counts_as_done: bool,
-    /// Nobody is told of the end of a job that was cancelled because of another.
+    /// The dependents of a job that was cancelled because of another do not learn of it.
     pub cascade_forgotten: bool,
     /// A job that waits for a dead one goes on waiting when that one is gone.
-    pub gone_not_told: bool,
+    pub gone_goes_unnoticed: bool,
     /// The turn of a key does not move on when one of its jobs is leased.
     pub turn_not_taken: bool,
     /// A key that comes back takes the turns that it missed.

@@ -481,8 +481,8 @@ impl State {
                     .and_then(|number| self.jobs.finished.job(number).kept_until_ms()),
             )
         };
-        let told = self.has_ended_blockers().then_some(0);
-        [timer, wake, live, finished, told].into_iter().flatten().min()
+        let dependents = self.has_ended_blockers().then_some(0);
+        [timer, wake, live, finished, dependents].into_iter().flatten().min()
     }
 
     /// Whether a connection holds leases bound to it.

@@ -2,6 +2,7 @@
 
 use spindle_core::Status;
 use spindle_core::command::{Claim, Command, Extend};
+use spindle_core::job::OnDead;
 use spindle_engine::{Answer, ConnectionId, JobRef, LeaseReply, Refused};
 
 use crate::harness::{Bench, START_MS, TakeApart, TakeApartResult, new_job, plain, somebody, wish};
@@ -245,4 +246,23 @@ fn a_foreground_job_that_somebody_waits_for_again_outlives_its_lease() {
         let status = bench.status(job.id);
         assert_eq!(status.is_some(), waits_again, "{status:?}");
     }
+}
+
+#[test]
+fn a_worker_who_waits_gets_the_best_of_all_that_one_instant_lets_go() {
+    let bench = Bench::new();
+    let mut blocker = plain("other");
+    (blocker.ttr_ms, blocker.attempts_max) = (Some(500), Some(1));
+    let blocker = bench.submit(blocker, b"dies");
+    bench.lease("other").expect("ready");
+    let mut scheduled = plain("q");
+    scheduled.run_at_ms = Some(START_MS + 500);
+    bench.submit(scheduled, b"is due then");
+    let mut urgent = plain("q");
+    (urgent.priority, urgent.after, urgent.on_dead) = (1, vec![blocker], OnDead::Run);
+    let urgent = bench.submit(urgent, b"waits for the end of another");
+    let ticket = bench.wait(7, "q", 10_000);
+    bench.pass(500);
+    assert_eq!(bench.status(blocker), Some(Status::Dead));
+    assert_eq!(bench.handed(), Some((ticket, urgent)));
 }

@@ -65,17 +65,17 @@ impl Model {
         }
     }
 
-    /// Tells all that wait how those stand now that they wait for. Whether anybody was told.
-    pub(super) fn tell_those_who_wait(&mut self, now_ms: u64) -> bool {
+    /// All that wait for jobs that have ended go on, wait for fewer, or are cancelled. Whether there were any.
+    pub(super) fn settle_dependents(&mut self, now_ms: u64) -> bool {
         let done = |id: &u64| self.jobs.get(id).is_none_or(|job| job.status() == Status::Done);
         let were_done = self.were_done.iter().copied().filter(done).collect();
         self.were_done = were_done;
         let waiting = self.jobs().filter(|job| !job.options().open().is_empty());
-        let told: BTreeMap<u64, (Vec<u64>, Option<u64>)> =
+        let dependents: BTreeMap<u64, (Vec<u64>, Option<u64>)> =
             waiting.map(|job| (job.id, self.ended_for(job.options()))).collect();
         let mut order = None;
         let mut any = false;
-        for (id, (ended, bad)) in told {
+        for (id, (ended, bad)) in dependents {
             if ended.is_empty() {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Model {
             if let Some(because_of) = bad.filter(|_| !is_deleted(&self.jobs[&id])) {
                 self.cancel_after(id, because_of, now_ms);
             } else {
-                self.tell(id, &ended, bad, &mut order, now_ms);
+                self.release(id, &ended, bad, &mut order, now_ms);
             }
         }
         any
@@ -104,7 +104,7 @@ impl Model {
     }
 
     /// All that are ready by this at one instant share their place in the order.
-    fn tell(
+    fn release(
         &mut self,
         id: u64,
         ended: &[u64],

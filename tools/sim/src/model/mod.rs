@@ -67,7 +67,7 @@ pub struct Model {
     pub(crate) last_audit: u64,
     pub(crate) schedules: BTreeMap<String, Scheduled>,
     pub(crate) schedules_revision: u64,
-    /// Jobs that were done, and may be gone before those were told that wait for them.
+    /// Jobs that were done, and may be gone before their dependents are settled.
     pub(crate) were_done: BTreeSet<u64>,
     /// The latest time that the log knows: it never goes back.
     pub(crate) latest_ms: u64,

@@ -22,18 +22,19 @@ impl Model {
     }
 
     /// Everything that is due by now happens, earliest first. Jobs due at the same instant share
-    /// their place in the order: any of them may go first. Those who wait for what has ended are told before anything
-    /// goes. What ends because of that may go at once: `between` gets how it stands before.
+    /// their place in the order: any of them may go first. Dependents of what has ended are settled
+    /// before anything goes. What ends because of that may go at once: `between` gets how it stands
+    /// before.
     pub fn happen_what_is_due(&mut self, now_ms: u64, mut between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
         loop {
             self.tie();
-            let told = self.tell_those_who_wait(now_ms);
+            let settled = self.settle_dependents(now_ms);
             self.untie();
-            let expired = !told && self.expire(now_ms);
+            let expired = !settled && self.expire(now_ms);
             self.settle_turns();
-            let ran = !told && self.run_timers(now_ms);
-            if !told && !expired && !ran {
+            let ran = !settled && self.run_timers(now_ms);
+            if !settled && !expired && !ran {
                 return;
             }
             if let Some(between) = between.as_deref_mut() {
