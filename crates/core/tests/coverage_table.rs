@@ -142,7 +142,7 @@ table! { EVENTS of Event:
     ScheduleFired => "what_was_missed_is_skipped_or_made_up_as_asked", "fn judge_firing(",
         "outcome_of";
     BlockerEnded => "a_job_runs_only_when_those_before_it_have_ended", "fn blockers(",
-        "tell_those_who_wait";
+        "settle_dependents";
 }
 
 /// All Rust sources below a folder of the repository, one after the other.

@@ -24,6 +24,7 @@ mod shares;
 mod slab;
 mod unmatched;
 mod update;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,13 +38,14 @@ use flows::Flows;
 use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
-pub use read::{Found, HeldBackSlice, JobView, QueueListing};
+pub use read::{HeldBackSlice, QueueListing};
 pub use ready::{Group, Queue};
 pub(crate) use ready::{Heads, priority_class};
 pub use ready_read::{FairPlace, ReadyBefore};
 pub use scan::{ScanFilter, ScanStretch, Walk};
 pub use schedules::ScheduleView;
 pub(crate) use update::{PAGES_MAX, event_fits, is_full, state_fits};
+pub use view::{Found, JobView};
 
 pub use crate::event::Server;
 use crate::job::{JobOptions, Key, Label, Origin};

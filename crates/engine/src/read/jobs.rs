@@ -98,17 +98,23 @@ impl Jobs<'_> {
         self.0.read(|inner| inner.state.job_by_key(key).map(|found| found.id()))
     }
 
-    /// The unfinished job with the first key of a door that begins like this.
+    /// The job with the first key of a door, by name, that begins like this; none if it has
+    /// finished.
     pub fn find_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Gated<Option<JobId>> {
+        let prefix = Bytes::copy_from_slice(prefix);
         self.0.read(|inner| {
-            let found = inner.state.job_by_key_prefix(namespace, prefix);
-            found.map(|found| found.id())
+            let found = inner.state.job_by_key_prefix(namespace as i32, prefix);
+            found.and_then(Found::live).map(|job| job.id())
         })
     }
 
-    /// The job that has the first key that begins like this one, finished or not.
+    /// The job, finished or not, with the first key in the namespace of this one that begins like
+    /// it.
     pub fn find_by_key_beginning(&self, key: &Key) -> Gated<Option<JobId>> {
-        self.0.read(|inner| inner.state.job_by_key_beginning(key).map(|found| found.id()))
+        self.0.read(|inner| {
+            let found = inner.state.job_by_key_prefix(key.namespace, key.name.clone());
+            found.map(|found| found.id())
+        })
     }
 
     /// When unfinished jobs were submitted; none for others.

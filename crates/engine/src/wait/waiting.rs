@@ -41,7 +41,7 @@ impl Waiting {
     pub fn after_fold(&mut self, event: &Event, place: Place, state: &State, tail: Gate) {
         if self.list.has_followers() {
             for job in jobs_of(event) {
-                self.tell_followers(job);
+                self.notify_followers(job);
             }
         }
         match event {
@@ -109,7 +109,7 @@ impl Waiting {
     }
 
     /// Something of a job has changed: those who follow it look again.
-    pub fn tell_followers(&mut self, job: JobId) {
+    pub fn notify_followers(&mut self, job: JobId) {
         self.answer_all(self.list.followers(job), &Answer::Changed(job));
     }
 

@@ -77,7 +77,7 @@ impl Inner {
         }
         let (job_max, all_max) = (self.options.payload_bytes_max, self.options.streamed_bytes_max);
         self.waiting.reports.add(job, news, job_max, all_max);
-        self.waiting.tell_followers(job);
+        self.waiting.notify_followers(job);
         for ticket in self.waiting.list.for_job(job) {
             let Some(wait) = self.waiting.list.find(ticket) else { continue };
             if matches!(wait.request, WaitFor::Watch { .. }) {
@@ -97,7 +97,7 @@ impl Inner {
             return Err(Rejection::OutOfRange("output"));
         }
         self.keep_output(claim.id(), text);
-        self.waiting.tell_followers(claim.id());
+        self.waiting.notify_followers(claim.id());
         Ok(())
     }
 
