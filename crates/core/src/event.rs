@@ -20,6 +20,9 @@ macro_rules! events {
         }
 
         impl Event {
+            /// How many kinds there are, or were: the number of the newest.
+            pub const KINDS: u8 = [$($number),*][[$($number),*].len() - 1];
+
             /// The byte that says which kind it is.
             pub(crate) fn kind(&self) -> u8 {
                 match self {

@@ -1,5 +1,5 @@
 //! Folders that earlier releases wrote: each is restored and served, and has what it had. They never
-//! change; a format that gets a new version adds one, see `tests/formats/make.py`.
+//! change; a new version of a format, or a new kind of event, adds one: see `tests/formats/make.py`.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     fake_workq::{spindle, stderr},
-    native::{object, output_of, served},
+    native::{object, output_of, served, url},
     serve::data,
 };
 
@@ -30,19 +30,27 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Whatever a server makes of a folder is what it had.
-fn has_it_all(data: &str, expected: &Path) {
+fn has_it_all(data: &str, kept: &Path) {
     let server = served(&["--data", data]);
     let found = output_of(&server, &["export", "-", "--all"]);
-    let expected = fs::read_to_string(expected).unwrap();
+    let expected = fs::read_to_string(kept.join("export.jsonl")).unwrap();
     let (found, expected) = (lines(&found), lines(&expected));
     assert!(expected.len() > 10);
     assert_eq!(found, expected);
+    // The first folder has none.
+    let Ok(answers) = fs::read_to_string(kept.join("answers.json")) else { return };
+    for (path, answer) in object(&answers).as_object().unwrap() {
+        let response = ureq::get(format!("{}{path}", url(&server))).call();
+        let found = response.unwrap().body_mut().read_to_string().unwrap();
+        assert_eq!(object(&found), *answer, "{path}");
+    }
 }
 
 #[test]
 fn every_format_there_is_has_a_folder() {
     let (log, record) = (spindle_log::copy::FORMAT, spindle_engine::record::VERSION);
-    let name = format!("log{log}-record{record}-backup{}", spindle_backup::MANIFEST_FORMAT);
+    let (backup, events) = (spindle_backup::MANIFEST_FORMAT, spindle_core::Event::KINDS);
+    let name = format!("log{log}-record{record}-backup{backup}-events{events}");
     assert!(
         kept().join(&name).is_dir(),
         "a format has a new version: crates/spindle/tests/formats/make.py target/debug/spindle \
@@ -58,7 +66,7 @@ fn a_backup_of_every_format_is_restored_with_all_it_had() {
         let output = spindle(&["restore", backup.to_str().unwrap(), &data]).output().unwrap();
         fs::remove_file(backup.join("lock")).ok();
         assert!(output.status.success(), "{}: {}", folder.display(), stderr(&output));
-        has_it_all(&data, &folder.join("export.jsonl"));
+        has_it_all(&data, &folder);
     }
 }
 
@@ -74,6 +82,6 @@ fn a_data_folder_of_every_format_is_served_with_all_it_had() {
                 fs::copy(&copy, Path::new(&data).join(name.file_name().unwrap())).unwrap();
             }
         }
-        has_it_all(&data, &folder.join("export.jsonl"));
+        has_it_all(&data, &folder);
     }
 }

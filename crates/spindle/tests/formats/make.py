@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes a kept folder of the formats of this release: a backup of a server with jobs of every door,
-and what an export of it says.
+what an export of it says, and what else the server answers.
 
-Run it once when a format gets a new version, and never change what it made:
+Run it once when a format gets a new version or the log a new kind of event, and never change what
+it made:
 
     crates/spindle/tests/formats/make.py target/debug/spindle crates/spindle/tests/formats/NAME
 
@@ -13,6 +14,11 @@ import json, os, socket, struct, subprocess, sys, tempfile, urllib.request
 
 PROGRAM, TARGET = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 KEEP_MS = 4_000_000_000_000  # more than a century
+# What an export does not have.
+ASKED = [
+    "/api/v1/schedules", "/api/v1/jobs/11/flow", "/api/v1/jobs/14", "/api/v1/jobs/15",
+    "/api/v1/jobs/17", "/api/v1/queues/mail/settings", "/api/v1/queues/shared/settings",
+]
 
 
 def ports(server):
@@ -36,6 +42,8 @@ def main():
             url = "http://" + at["http"]
             run("backup", url, TARGET + "/backup")
             run("export", TARGET + "/export.jsonl", "--all", "--url", url)
+            with open(TARGET + "/answers.json", "w") as file:
+                json.dump({path: fetch(url + path) for path in ASKED}, file, indent=1)
         finally:
             server.terminate()
             server.wait()
@@ -44,6 +52,11 @@ def main():
 
 def run(*arguments):
     subprocess.run([PROGRAM, *arguments], check=True)
+
+
+def fetch(url):
+    with urllib.request.urlopen(url) as answer:
+        return json.loads(answer.read())
 
 
 def fill(at):
@@ -75,10 +88,51 @@ def fill(at):
     call("POST", "/api/v1/jobs", {"queue": "fails", "payload": "fails", "backoff": wait})
     lease = call("POST", "/api/v1/lease", {"queues": ["fails"]})
     call("POST", f"/api/v1/leases/{lease['lease_token']}/fail", {"message": "no", "code": "e1"})
+    flow(call)
+    call("PUT", "/api/v1/queues/shared/settings", {
+        "fair": {"field": "/tenant", "weights": {"ann": 3}}, "aging_ms": 60_000,
+    })
+    for tenant in ("ann", "bob"):
+        call("POST", "/api/v1/jobs", {"queue": "shared", "payload": {"tenant": tenant}})
+    call("POST", "/api/v1/jobs", {"queue": "shared", "payload": 1, "fair_key": "cyd", "priority": 2})
+    lease = call("POST", "/api/v1/lease", {"queues": ["shared"]})
+    call("POST", f"/api/v1/leases/{lease['lease_token']}/release")
+    schedules(call)
+    undone = call("POST", "/api/v1/jobs", {"queue": "later", "payload": 3, "run_at": "2199-01-31T08:00:00Z"})
+    call("DELETE", f"/api/v1/jobs/{undone['id']}?undo_ms=60000")
+    call("POST", f"/api/v1/jobs/{undone['id']}/undo", {})
     call("POST", "/job", {"name": "resize", "argument": {"file": "cat.png"}, "max_retry": 2})
     call("POST", "/api/v0/job/create", b'{"msg": "Hello, world!"}')
     workq(at["workq"])
     gearman(at["gearman"])
+
+
+def flow(call):
+    """A job that goes on, one that waits, and one that is cancelled."""
+    def submit(body):
+        return call("POST", "/api/v1/jobs", {"queue": "flow", "payload": 0, "keep_ms": KEEP_MS, **body})["id"]
+
+    call("PUT", "/api/v1/queues/flow/settings", {"keep_dead_ms": KEEP_MS})
+    first = submit({})
+    submit({"after": [first]})
+    submit({"after": [submit({"parked": True}), first], "on_dead": "wait"})
+    lease = call("POST", "/api/v1/lease", {"queues": ["flow"]})
+    call("POST", f"/api/v1/leases/{lease['lease_token']}/complete", {"result": 1})
+    dies = submit({"parked": True})
+    submit({"after": [dies]})
+    submit({"after": [dies], "on_dead": "run"})
+    call("POST", f"/api/v1/jobs/{dies}/cancel", {})
+
+
+def schedules(call):
+    """One that has submitted a job, one that is paused, and one that is removed."""
+    far = {"zone": "Europe/Berlin", "start_at": "2190-01-01T00:00:00Z"}
+    job = {"queue": "cron", "payload": {"a": 1}, "priority": 3, "keep_ms": KEEP_MS}
+    call("PUT", "/api/v1/schedules/yearly", {**far, "expression": "0 8 1 1 *", "job": job, "overlap": "queue_one"})
+    call("PUT", "/api/v1/schedules/paused", {**far, "expression": "every 90s", "job": job, "paused": True, "missed": "all", "missed_max": 7, "jitter_ms": 100})
+    call("PUT", "/api/v1/schedules/removed", {**far, "expression": "@daily", "job": job})
+    call("POST", "/api/v1/schedules/yearly/run", {})
+    call("DELETE", "/api/v1/schedules/removed")
 
 
 def connect(address):
