@@ -64,15 +64,20 @@ impl Run {
             }
             _ => return Ok(()),
         };
+        // A disk that is full refuses what the model would take.
+        let mut is_taken = false;
+        let reply = reply.map(|reply| {
+            is_taken = reply.is_ok();
+            reply
+        });
         let command = self.as_matched(command);
-        let refused = !self.refusals(&command).is_empty();
         let judged = if changes {
             let command = Some(command);
             self.judge(&Command::Audited(Box::new(Audited { command, entry })), reply)
         } else {
             self.judge(&command, reply)
         };
-        if of_many && changes && !refused {
+        if of_many && changes && is_taken {
             request.seq = if request.seq > 0 { request.seq } else { self.model.last_audit };
             self.request = Some(request);
         }
