@@ -1,6 +1,7 @@
 //! One kept connection to an HTTP door: a request, then its answer, whole.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -31,6 +32,14 @@ impl HttpClient {
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.answer()
+    }
+
+    /// The same with JSON on both sides, which must succeed. No content is null.
+    pub(crate) fn ask_json(&mut self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let (status, answer) = self.ask(method, path, &body.to_string())?;
+        let said = String::from_utf8_lossy(&answer);
+        ensure!((200..300).contains(&status), "{method} {path} was answered {status}: {said}");
+        Ok(serde_json::from_slice(&answer).unwrap_or_default())
     }
 
     fn answer(&mut self) -> Result<HttpAnswer> {

@@ -8,13 +8,15 @@
 //! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
 //! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
-//! load, [`load`] plays a plan over many connections, [`wire`] is the protocols as bytes.
+//! load, [`order`] submits jobs that wait for others or take turns, [`load`] plays a plan over many
+//! connections, [`wire`] is the protocols as bytes.
 
 mod cli;
 mod figures;
 mod http;
 mod load;
 mod machine;
+mod order;
 mod pages;
 mod peer;
 mod process;

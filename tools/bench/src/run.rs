@@ -6,10 +6,11 @@
 
 use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan, Socket, Target};
+use crate::order;
 use crate::peer::sqlite;
 use crate::process;
 use crate::server::{Running, Server};
-use crate::suite::Load;
+use crate::suite::{Load, Order};
 use crate::wire::waiting_jobs;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
@@ -53,6 +54,11 @@ pub(crate) fn once(
             let plan = Plan::submits(jobs, connections, 1);
             let full = site.play(plan)?.rate_per_s.context("a run has a rate")?;
             site.play(Plan { rate_per_s: Some(*half_load.get_or_insert(full / 2.0)), ..plan })
+        }
+        Load::Drains { connections, order } => {
+            site.play(Plan::life_cycles(warm_up, connections))?;
+            site.let_wait(server, jobs, order)?;
+            site.play(Plan::drains(jobs, connections))
         }
         Load::Idle => site.idle(jobs),
         Load::Floods | Load::Pages => bail!("that takes a server with all doors"),
@@ -105,6 +111,15 @@ impl Site {
     /// Lets so many jobs wait.
     pub(crate) fn fill(&mut self, jobs: u64) -> Result<Figures> {
         self.play(Plan::submits(jobs, 8, 32))
+    }
+
+    /// Lets so many jobs wait in an order.
+    fn let_wait(&mut self, server: &Server, jobs: u64, order: Order) -> Result<()> {
+        let Server::SpindleDoors { http, .. } = server else { bail!("that takes an HTTP door") };
+        self.jobs.let_server_name();
+        order::submit(*http, &self.jobs, self.submitted..self.submitted + jobs, order)?;
+        self.submitted += jobs;
+        Ok(())
     }
 
     /// Opens so many connections, asks for something on each, and leaves them open: the most that

@@ -7,9 +7,9 @@ use crate::machine::{Machine, require_disk, require_room};
 use crate::pages;
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
-use crate::server::Server;
+use crate::server::{Server, free_address};
 use crate::shares::{self, Flood};
-use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Peer, SUITES, Security, Suite};
+use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Order, Peer, SUITES, Security, Suite};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,7 @@ struct Session<'a> {
 struct Contestant {
     server: Server,
     name: String,
+    load: Load,
     jobs: u64,
 }
 
@@ -123,21 +124,35 @@ impl Session<'_> {
     fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
         let (door, jobs) = (suite.door, suite.jobs / self.divisor);
         let security = suite.security;
-        let of_ours =
-            |program: &Path| Server::Spindle { program: program.to_owned(), door, security };
-        let ours = of_ours(&self.spindle);
-        let mut contestants = vec![Contestant { name: ours.name(), server: ours, jobs }];
+        let (load, with_http) = (suite.load, matches!(suite.load, Load::Drains { .. }));
+        let of_ours = |program: &Path| {
+            let program = program.to_owned();
+            Ok::<_, anyhow::Error>(if with_http {
+                Server::SpindleDoors { program, gearman: free_address()?, http: free_address()? }
+            } else {
+                Server::Spindle { program, door, security }
+            })
+        };
+        let ours = of_ours(&self.spindle)?;
+        let mut contestants = vec![Contestant { name: ours.name(), server: ours, load, jobs }];
         if let Some(program) = &self.args.against {
             let name = format!("against: {}", program.display());
-            contestants.push(Contestant { name, server: of_ours(program), jobs });
+            contestants.push(Contestant { name, server: of_ours(program)?, load, jobs });
             return Ok(contestants);
         }
         for peer in suite.peers {
-            contestants.push(match self.peer(*peer)? {
-                Some(server) => Contestant { name: server.name(), server, jobs },
-                None => Contestant {
+            contestants.push(match (self.peer(*peer)?, load) {
+                (Some(server), _) => Contestant { name: server.name(), server, load, jobs },
+                (None, Load::Drains { connections, .. }) => Contestant {
+                    name: "spindle, the oldest is next".to_owned(),
+                    server: of_ours(&self.spindle)?,
+                    load: Load::Drains { connections, order: Order::Age },
+                    jobs,
+                },
+                (None, _) => Contestant {
                     name: format!("spindle, {FEW} waiting"),
-                    server: of_ours(&self.spindle),
+                    server: of_ours(&self.spindle)?,
+                    load,
                     jobs: FEW,
                 },
             });
@@ -167,7 +182,7 @@ impl Session<'_> {
             Peer::EchoSynced => Server::EchoSynced,
             Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
             Peer::PythonSqlite => Server::PythonSqlite { python: programs.python },
-            Peer::FewWaiting => return Ok(None),
+            Peer::FewWaiting | Peer::ByAge => return Ok(None),
         }))
     }
 
@@ -215,8 +230,8 @@ impl Session<'_> {
         for round in 1..=self.runs {
             let mut half_load = None;
             for (contestant, series) in contestants.iter().zip(&mut scenario.series) {
-                let Contestant { server, name, jobs } = contestant;
-                let figures = run::once(server, suite.load, *jobs, &mut half_load, &self.args.dir)
+                let Contestant { server, name, load, jobs } = contestant;
+                let figures = run::once(server, *load, *jobs, &mut half_load, &self.args.dir)
                     .with_context(|| name.clone())?;
                 self.progress(suite, round, name, &figures);
                 series.runs.push(figures);

@@ -60,6 +60,8 @@ pub(crate) enum Load {
     /// Jobs arrive at half the rate that Spindle has just taken them at, whatever the server does.
     /// A latency counts from when the job should have been sent (open loop).
     OpenLoop { connections: usize },
+    /// Jobs that wait already, in this order, are leased and completed over so many connections.
+    Drains { connections: usize, order: Order },
     /// As many connections as there are jobs ask for something and idle.
     Idle,
     /// The server takes jobs that nobody leases, is killed, and starts again.
@@ -73,6 +75,17 @@ pub(crate) enum Load {
     /// All jobs wait. Life cycles over 8 connections a side go on while every web page is read, and
     /// then beside open pages and without: see [`pages`](crate::pages).
     Pages,
+}
+
+/// What decides which of the jobs that wait is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Their age.
+    Age,
+    /// The turn of their key: the queue is fair, and has so many.
+    Turns { keys: u64 },
+    /// Each waits for the end of the one before it.
+    Chain,
 }
 
 /// What Spindle is measured beside.
@@ -97,6 +110,8 @@ pub(crate) enum Peer {
     OpenSpindle,
     /// Spindle itself, with a thousand jobs waiting.
     FewWaiting,
+    /// Spindle itself, with jobs whose order is that of their age.
+    ByAge,
 }
 
 /// A figure, and what it must be.
@@ -194,6 +209,12 @@ const fn floods(name: &'static str, door: Door) -> Suite {
     }
 }
 
+/// Jobs that wait are done, beside jobs of which the oldest is next.
+const fn drains(name: &'static str, load: Load, jobs: u64, gates: &'static [Gate]) -> Suite {
+    let (door, security) = (Door::Workq, Security::Plain);
+    Suite { name, door, security, load, jobs, peers: &[Peer::ByAge], gates }
+}
+
 /// Connections that idle.
 const fn idle(name: &'static str, security: Security, gates: &'static [Gate]) -> Suite {
     Suite { name, door: Door::Workq, security, load: Load::Idle, jobs: 10_000, peers: &[], gates }
@@ -284,6 +305,19 @@ pub(crate) const SUITES: &[Suite] = &[
     floods("shares-workq", Door::Workq),
     floods("shares-gearman", Door::Gearman),
     floods("shares-api", Door::Api),
+    drains(
+        "fair-100k",
+        Load::Drains { connections: 8, order: Order::Turns { keys: 100_000 } },
+        200_000,
+        &[of(Peer::ByAge, Rate, AtLeast(0.8)), known(Peer::ByAge, ServerCpu)],
+    ),
+    // One worker on both sides: of a chain, there is never more than one job to work on.
+    drains(
+        "chain-10k",
+        Load::Drains { connections: 1, order: Order::Chain },
+        10_000,
+        &[of(Peer::ByAge, Rate, AtLeast(0.33)), known(Peer::ByAge, ServerCpu)],
+    ),
     Suite {
         name: "pages-1m",
         door: Door::Workq,
@@ -342,6 +376,14 @@ impl Suite {
                 "{jobs} submits to {door:?} at half the rate that Spindle takes, {connections} \
                  connections; latency from the intended time"
             ),
+            Load::Drains { connections, order } => {
+                let which = match order {
+                    Order::Age => "of which the oldest is next".to_owned(),
+                    Order::Turns { keys } => format!("of up to {keys} keys that take turns"),
+                    Order::Chain => "each after the one before it".to_owned(),
+                };
+                format!("{jobs} jobs that wait, {which}, {connections} workers of {door:?}")
+            }
             Load::Idle => format!("{jobs} idle connections to {door:?}{how}: memory"),
             Load::Waiting => {
                 format!("{jobs} waiting jobs: memory, and the start after a kill")

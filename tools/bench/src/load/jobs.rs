@@ -29,6 +29,8 @@ pub(crate) struct Jobs {
     /// Letters only, if the protocol needs payloads to be text.
     pool: Vec<u8>,
     parts: SubmitParts,
+    /// Submits carry the ids, so deliveries must have them.
+    brings_ids: bool,
 }
 
 impl Jobs {
@@ -54,7 +56,17 @@ impl Jobs {
             pool.iter_mut().for_each(|byte| *byte = LETTERS[usize::from(*byte % 64)]);
         }
         let parts = wire.submit_parts(&queue, PAYLOAD_BYTES);
-        Self { wire, prefix, queue, pool, parts }
+        Self { wire, prefix, queue, pool, parts, brings_ids: wire == Wire::Workq }
+    }
+
+    /// From now on they come through a door that gives them ids of its own.
+    pub(crate) fn let_server_name(&mut self) {
+        self.brings_ids = false;
+    }
+
+    /// Whether job `number` may be delivered under this id.
+    pub(crate) fn may_have(&self, number: u64, id: &[u8]) -> bool {
+        !self.brings_ids || id == self.id(number)
     }
 
     /// The protocol they are submitted in.
@@ -81,6 +93,12 @@ impl Jobs {
             out.extend_from_slice(&self.id(number));
         }
         out.extend_from_slice(&self.parts.tail);
+        self.encode_payload(number, out);
+        out.extend_from_slice(self.parts.end);
+    }
+
+    /// Appends the payload of job `number`.
+    pub(crate) fn encode_payload(&self, number: u64, out: &mut Vec<u8>) {
         if self.wire.is_text() {
             let digits = (0..NUMBER_LETTERS).rev();
             out.extend(digits.map(|at| LETTERS[(number >> (at * 4)) as usize & 15]));
@@ -89,7 +107,6 @@ impl Jobs {
             out.extend_from_slice(&number.to_le_bytes());
             out.extend_from_slice(self.filling(number, NUMBER_BYTES));
         }
-        out.extend_from_slice(self.parts.end);
     }
 
     /// The id of job `number`: a version 4 UUID, since some servers take no other.

@@ -191,7 +191,7 @@ impl<'a> Tally<'a> {
     fn delivered(&mut self, id: &[u8], payload: &[u8]) -> u64 {
         let jobs = self.jobs;
         match jobs.recognise(payload) {
-            Some(number) if jobs.wire() != Wire::Workq || id == jobs.id(number) => {
+            Some(number) if jobs.may_have(number, id) => {
                 self.checker.delivered(number);
                 number
             }

@@ -195,12 +195,7 @@ fn pages(queue: &str, job: u64) -> Vec<Page> {
 /// Lets some jobs die, and gives the number of the last.
 fn die(http: SocketAddr) -> Result<u64> {
     let mut client = HttpClient::connect(http)?;
-    let mut post = |path: &str, body: Value| -> Result<Value> {
-        let (status, answer) = client.ask("POST", path, &body.to_string())?;
-        let said = String::from_utf8_lossy(&answer);
-        ensure!((200..300).contains(&status), "POST {path} was answered {status}: {said}");
-        Ok(serde_json::from_slice(&answer).unwrap_or_default())
-    };
+    let mut post = |path: &str, body: Value| client.ask_json("POST", path, &body);
     let mut last = 0;
     for number in 0..DEAD_JOBS {
         let job = json!({"queue": DEAD_QUEUE, "payload": {"number": number}});
