@@ -187,15 +187,18 @@ pub fn key_of(parts: &[&[u8]]) -> String {
 
 fn hash_key(parts: &[&[u8]]) -> String {
     let kind = parts.first().map(|kind| String::from_utf8_lossy(kind)).unwrap_or_default();
+    format!("{kind}:{}", digest(parts))
+}
+
+/// The SHA-256 of these parts, in hexadecimal digits.
+pub fn digest(parts: &[&[u8]]) -> String {
     let mut sum = Sha256::new();
     for part in parts {
-        // Lengths keep parts apart that would read the same side by side.
+        // Without the lengths, parts that are cut elsewhere would have the same digest.
         sum.update((part.len() as u64).to_be_bytes());
         sum.update(part);
     }
-    let sum = sum.finalize();
-    let digits: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{kind}:{digits}")
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
