@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from ._flow import Backoff, Exchange, Exchanged, Pause, Rest, check_size, is_passing
-from ._heartbeats import LEASE_ENDED, Heartbeats, nothing
+from ._heartbeats import Heartbeats, nothing
 from ._http import Request
-from ._operations import API, WAIT_S, content_fields
+from ._operations import API, LEASE_ENDED, WAIT_S, content_fields
 from ._reports import (
     Report,
     failure_report,
@@ -267,6 +267,11 @@ class Core:
             LOG.warning("job %d of %s failed: %s: %s", job.id, job.queue, code, message)
         return failure_report(job, message, trace_of(error), code, retry)
 
+    def is_running(self) -> bool:
+        """Whether the task of an attempt still runs."""
+        with self._lock:
+            return self._running > 0
+
     def stop(self) -> None:
         """Leases no more."""
         self.is_stopping = True
@@ -362,8 +367,8 @@ class Core:
         return [self._attempt(*parsed) for parsed in _parsed(response.body)]
 
     def _attempt(self, leased: dict[str, Any], unreadable: Optional[SerializationError]) -> Attempt:
-        job = RunningJob(leased)
-        task = self.tasks[job.queue]
+        task = self.tasks[leased["queue"]]
+        job = RunningJob(task.app, leased)
         attempt = Attempt(job, task, unreadable=unreadable)
         if unreadable is None:
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable, Optional
 
 from ._flow import Exchange, Exchanged
 from ._http import Request
-from ._operations import API
+from ._operations import API, LEASE_ENDED
 from .errors import refusal
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("spindle.worker")
 
-#: Refusals of the server that say that a lease has ended.
-LEASE_ENDED = ("lease_not_live", "lease_gone")
 _BEAT_MAX_S = 5.0
 _BEAT_MIN_S = 0.02
 #: A heartbeat that failed is tried again after this.

@@ -106,6 +106,8 @@ class AsyncWorker(WorkerBase):
                     task.cancel()
                 await asyncio.wait(helpers)
                 threads.shutdown(wait=False)
+                # What its tasks asked of the server through the app.
+                await self.app._aclose_loop()
                 self._loop = None
                 self._stops = 0
         return self._ended(core)

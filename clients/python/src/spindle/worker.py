@@ -109,6 +109,10 @@ class Worker(WorkerBase):
             for _ in range(self.concurrency):
                 attempts.put(None)
             core.heartbeats.wake()
+            if not core.is_running():
+                # They close their event loops.
+                for slot in filter(threading.Thread.is_alive, slots):
+                    slot.join()
             self._stopping.clear()
             self._waker = None
             self._stops = 0
@@ -165,7 +169,7 @@ class Worker(WorkerBase):
 
     def _slot(self, core: Core, attempts: queue.SimpleQueue[Optional[Attempt]]) -> None:
         """Runs one job after the other."""
-        loop = _Loop()
+        loop = _Loop(self.app)
         while True:
             attempt = attempts.get()
             if attempt is None:
@@ -266,7 +270,8 @@ class _Waker:
 class _Loop:
     """The event loop of a thread, for tasks that are coroutine functions."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: Spindle) -> None:
+        self._app = app
         self._loop: Optional[asyncio.AbstractEventLoop] = None
 
     def run(self, attempt: Attempt) -> Any:
@@ -280,6 +285,8 @@ class _Loop:
 
     def close(self) -> None:
         if self._loop is not None:
+            # What its tasks asked of the server through the app.
+            self._loop.run_until_complete(self._app._aclose_loop())
             self._loop.close()
 
 
