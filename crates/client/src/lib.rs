@@ -58,7 +58,7 @@ mod url;
 mod worker;
 
 pub use attempt::Ending;
-pub use client::{Client, JobFilter, QueueInfo};
+pub use client::{Client, JobFilter, QueueInfo, encoded};
 pub use content::{Content, ContentType};
 pub use error::{CallError, Problem, Refusal};
 pub use event_stream::{EventStream, Opened, RawEvent};
