@@ -7,12 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
-    counts,
-    held::{Interrupted, Victim},
-    import_from, jobs, payload, payloads,
-    redis::RedisServer,
-};
+use super::{counts, import_from, jobs, payload, payloads, redis::RedisServer};
 use crate::{
     native::{object, output_of, served},
     serve::{Served, data},
@@ -167,19 +162,7 @@ fn a_job_of_bullmq_is_there_once_whatever_is_killed_in_the_middle() {
         for (let at = 0; at < 2600; at += 200)
             await q.addBulk(Array.from({ length: 200 }, (_, n) => one(at + n)));"#,
     );
-    for (request, victim) in [
-        (1, Victim::Import),
-        (2, Victim::Old),
-        (1, Victim::New),
-        (2, Victim::Import),
-        (3, Victim::Old),
-        (2, Victim::New),
-    ] {
-        let address = old.address.clone();
-        let import =
-            Interrupted { kind: "redis-bullmq", old: &address, mark: "EVAL", request, victim };
-        import.run(&mut new, &on_disk, || old.crash_and_restart());
-    }
+    old.interrupt_imports("redis-bullmq", &mut new, &on_disk);
     let (code, done, said) = import(&new, &old.address, &[]);
     assert_eq!((code, &done["left"]), (0, &json!(0)), "{said}");
     let found = payloads(&new, "mail");

@@ -13,13 +13,7 @@ use std::{
 use serde_json::{Value, json};
 use spindle_testkit::{Certificates, Program, free_address};
 
-use super::{
-    counts,
-    held::{Interrupted, Victim},
-    import_from, jobs, payload, payloads,
-    redis::RedisServer,
-    text,
-};
+use super::{counts, import_from, jobs, payload, payloads, redis::RedisServer, text};
 use crate::{
     native::{object, output_of, served, url},
     serve::{Served, data},
@@ -154,20 +148,7 @@ fn a_job_is_there_once_whatever_is_killed_in_the_middle() {
     let (mut old, mut new) = (RedisServer::start(&[]), served(&on_disk));
     let entries: Vec<String> = (0..2_600).map(|number| entry("mail", number)).collect();
     push(&old, "mail", &entries);
-    // A batch is taken with one script and removed with the next.
-    for (request, victim) in [
-        (1, Victim::Import),
-        (2, Victim::Old),
-        (1, Victim::New),
-        (2, Victim::Import),
-        (3, Victim::Old),
-        (2, Victim::New),
-    ] {
-        let address = old.address.clone();
-        let import =
-            Interrupted { kind: "redis-sidekiq", old: &address, mark: "EVAL", request, victim };
-        import.run(&mut new, &on_disk, || old.crash_and_restart());
-    }
+    old.interrupt_imports("redis-sidekiq", &mut new, &on_disk);
     let (code, done, said) = import(&new, &old.address, &[]);
     assert_eq!((code, &done["left"]), (0, &json!(0)), "{said}");
     let found = payloads(&new, "mail");
