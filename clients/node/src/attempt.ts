@@ -14,7 +14,7 @@ import {
 import { contentFields, contentOf, guarded } from "./serializer.js";
 import type { AnyTask } from "./task.js";
 import type { LeaseReport, Reporter } from "./reporter.js";
-import { isPassing, type Transport } from "./transport.js";
+import type { Call, Transport } from "./transport.js";
 import type { Leased } from "./wire.js";
 
 /** What a task knows of the job that it does. */
@@ -33,6 +33,17 @@ export interface JobContext {
   readonly client: Spindle;
   /** The trace that the job was submitted in (W3C Trace Context). */
   readonly traceparent: string | undefined;
+  /**
+   * Says how far the task is: `numerator` of `denominator`, whole numbers; 100 if left out. People see it
+   * until the attempt ends. It is sent once, and the server keeps it in memory only.
+   */
+  reportProgress(numerator: number, denominator?: number): Promise<void>;
+  /**
+   * Appends a text to the job's output, which people follow with `spindle logs`. Lines end with a line feed,
+   * which is not added. The server keeps the newest 256 KiB of a job, in memory only. It is repeated while
+   * the server is away or busy, unless it may have been received.
+   */
+  writeOutput(text: string): Promise<void>;
 }
 
 /** How an attempt ended. */
@@ -62,6 +73,10 @@ const RELEASE: Report = { action: "release", body: "{}", ending: { kind: "releas
 /** Texts of a failed attempt that the server takes, in characters. */
 const MESSAGE_CHARS_MAX = 4096;
 const CODE_CHARS_MAX = 64;
+/** So much output the server takes at once. */
+const OUTPUT_BYTES_MAX = 65_536;
+/** What the server refuses a result with that it would refuse again. */
+const UNWRITABLE_STATUSES = [400, 413, 422];
 /** How long a report is repeated at least, even if the lease seems to be over. */
 const REPORT_MS_MIN = 10_000;
 
@@ -96,6 +111,8 @@ export class Attempt {
       signal: this.#aborted.signal,
       client,
       traceparent: leased.traceparent,
+      reportProgress: (numerator, denominator = 100) => optional(this.#reportProgress(numerator, denominator)),
+      writeOutput: (text) => optional(this.#writeOutput(text)),
     };
   }
 
@@ -121,8 +138,8 @@ export class Attempt {
       await this.#send(report);
       return report.ending;
     } catch (error) {
-      const refused = error instanceof ApiError && !isPassing(error);
-      if (report.action === "complete" && refused && leaseEnd(error) === undefined) {
+      const refused = error instanceof ApiError && UNWRITABLE_STATUSES.includes(error.status);
+      if (report.action === "complete" && refused) {
         return this.report(failureOf(error, error.code, false));
       }
       return this.#lost(error);
@@ -222,24 +239,40 @@ export class Attempt {
     const retryForMs = this.#deadline - performance.now();
     const sent = performance.now();
     try {
-      await this.#transport.call({
-        method: "POST",
-        path: `leases/${this.#leased.lease_token}/extend`,
-        body: `{"ttr_ms":${leaseMs}}`,
-        repeatable: true,
-        retryForMs,
-        signal,
-      });
+      await this.#post("extend", { ttr_ms: leaseMs }, { repeatable: true, retryForMs, signal });
       // From the last time that it was sent at the latest; a repeated one was sent later.
       this.#deadline = sent + leaseMs;
     } catch (error) {
-      const end = leaseEnd(error);
-      if (signal.aborted || end === undefined) return !signal.aborted && performance.now() < this.#deadline;
-      this.#isOver = true;
-      this.abort(leaseEnded(end, error));
-      return false;
+      if (signal.aborted || error instanceof LeaseEndedError) return false;
+      return performance.now() < this.#deadline;
     }
     return true;
+  }
+
+  #reportProgress(numerator: number, denominator: number): Promise<void> {
+    return this.#post("progress", { numerator, denominator }, { repeatable: true, retryForMs: 0 });
+  }
+
+  async #writeOutput(text: string): Promise<void> {
+    for (const piece of pieces(text)) await this.#post("output", { text: piece }, { repeatable: false });
+  }
+
+  /** Posts to one of the lease's paths. An answer that says that the lease has ended aborts the task's signal. */
+  async #post(action: string, body: object, how: Pick<Call, "repeatable" | "retryForMs" | "signal">): Promise<void> {
+    const path = `leases/${this.#leased.lease_token}/${action}`;
+    try {
+      await this.#transport.call({ method: "POST", path, body: JSON.stringify(body), ...how });
+    } catch (error) {
+      const end = leaseEnd(error);
+      if (end === undefined) throw error;
+      const ended = leaseEnded(end, error);
+      // After the task's end it is the report that has ended the lease.
+      if (!this.#heartbeats.signal.aborted) {
+        this.#isOver = true;
+        this.abort(ended);
+      }
+      throw ended;
+    }
   }
 
   #after(ms: number, run: () => void): NodeJS.Timeout {
@@ -253,6 +286,22 @@ export class Attempt {
     this.#heartbeats.abort();
     for (const timer of this.#timers) clearTimeout(timer);
     this.#timers = [];
+  }
+}
+
+/** A promise that a task need not wait for: that it fails is no unhandled rejection. */
+function optional(promise: Promise<void>): Promise<void> {
+  promise.catch(() => undefined);
+  return promise;
+}
+
+/** A text, cut between characters. */
+function* pieces(text: string): Generator<string> {
+  const bytes = Buffer.from(text);
+  for (let begin = 0, end = 0; begin < bytes.length; begin = end) {
+    end = Math.min(begin + OUTPUT_BYTES_MAX, bytes.length);
+    while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+    yield bytes.toString("utf8", begin, end);
   }
 }
 

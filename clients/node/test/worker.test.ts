@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
@@ -9,7 +11,7 @@ import {
   type JobContext,
   JobFailedError,
   LeaseEndedError,
-  type Spindle,
+  Spindle,
   TaskTimeoutError,
   UnrecoverableError,
   Worker,
@@ -126,6 +128,108 @@ test("a job that failed too often is dead, with what was thrown", async () => {
       return error instanceof JobFailedError && error.job.result?.message?.length === 4096;
     });
   });
+});
+
+/** The pieces of a job's output, which come in pages. */
+async function outputOf(id: number | string): Promise<string[]> {
+  const texts: string[] = [];
+  for (let from = 0; ; ) {
+    const page = (await client.request("GET", `jobs/${id}/output?from=${from}`)) as {
+      pieces: { text: string }[];
+      next: number;
+    };
+    if (page.next === from) return texts;
+    texts.push(...page.pieces.map(({ text }) => text));
+    from = page.next;
+  }
+}
+
+/** That the progress and the output of the task below are seen. */
+async function assertSeen(id: number | string): Promise<void> {
+  const { progress } = (await client.request("GET", `jobs/${id}`)) as {
+    progress: { numerator: string; denominator: string };
+  };
+  assert.deepEqual([progress.numerator, progress.denominator], ["3", "8"]);
+  const pieces = await outputOf(id);
+  assert.deepEqual(pieces.map((piece) => Buffer.byteLength(piece)), [7, 65_535, 14_469]);
+  assert.equal(pieces[0], "250 ok\n");
+  assert.match(pieces[2] ?? "", /^ä+\ufffd$/);
+}
+
+test("progress and output are seen while a task runs", async () => {
+  const told = new Deferred();
+  const goOn = new Deferred();
+  const task = defineTask("long", async (_: undefined, job) => {
+    await job.reportProgress(3, 8);
+    await job.writeOutput("250 ok\n");
+    await job.writeOutput("x" + "ä".repeat(40_000) + "\ud83c");
+    told.resolve();
+    await goOn.promise;
+    // Nobody waits for this one, which comes too late.
+    setImmediate(() => void job.reportProgress(100));
+  });
+  await withWorker([task], {}, async () => {
+    const job = await client.submit(task);
+    try {
+      await told.promise;
+      await assertSeen(job.id);
+    } finally {
+      goOn.resolve();
+    }
+    await job.result();
+  });
+});
+
+test("a report of a job that was cancelled aborts the signal of its task", async () => {
+  const ended = new Deferred<[unknown, unknown]>();
+  const task = defineTask("cancelled", async (_: undefined, job) => {
+    await client.job(job.id).cancel();
+    const error: unknown = await job.writeOutput("too late").catch((error: unknown) => error);
+    ended.resolve([error, job.signal.reason]);
+  });
+  await withWorker([task], {}, async (worker) => {
+    const lost = once(worker, "lost");
+    await client.submit(task);
+    const [error, reason] = await ended.promise;
+    assert.ok(error instanceof LeaseEndedError && error.reason === "cancelled");
+    assert.equal(error, reason);
+    assert.equal(((await lost)[1] as LeaseEndedError).reason, "cancelled");
+  });
+});
+
+test("a job whose result finds no room on the disk is not made dead", async () => {
+  const reports: string[] = [];
+  let isGiven = false;
+  const standIn = createServer((request, response) => {
+    const answer = (status: number, body: object) => {
+      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    };
+    let body = "";
+    request.setEncoding("utf8").on("data", (text) => (body += text));
+    request.on("end", () => {
+      if (request.url !== "/api/v1/lease") {
+        reports.push(body);
+        answer(507, { code: "disk_full", title: "The disk is full" });
+      } else if (isGiven) {
+        answer(503, { code: "busy" });
+      } else {
+        isGiven = true;
+        answer(200, { jobs: [{ id: 1, queue: "q", attempt: 1, lease_token: "T", payload_type: "json", payload: 7 }] });
+      }
+    });
+  });
+  await once(standIn.listen(0, "127.0.0.1"), "listening");
+  const { port } = standIn.address() as AddressInfo;
+  const other = new Spindle({ url: `http://127.0.0.1:${port}` });
+  await withWorker([defineTask("q", (n: number) => n)], { client: other }, async (worker) => {
+    const lost = new Deferred();
+    worker.on("error", () => undefined).on("lost", () => lost.resolve());
+    await lost.promise;
+  });
+  other.close();
+  standIn.close();
+  // No failure is reported: the job comes back when its lease ends.
+  assert.deepEqual(reports, ['{"leases":[{"lease_token":"T","complete":{"result":7}}]}']);
 });
 
 test("an unrecoverable error is not tried again", async () => {

@@ -59,6 +59,6 @@ def test_the_test_with_the_fixture_passes(app: Spindle, tmp_path: Path) -> None:
 
 
 def test_all_programs_are_python() -> None:
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6
     for program in PROGRAMS:
         ast.parse(program)

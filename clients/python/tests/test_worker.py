@@ -61,6 +61,90 @@ def test_a_task_knows_its_job(app: Spindle, worker: Background) -> None:
         current_job()
 
 
+def output_of(job: spindle.Job[Any]) -> list[str]:
+    """The pieces of a job's output, which come in pages."""
+    pieces: list[str] = []
+    offset = 0
+    while True:
+        page = job.app.request("GET", f"/api/v1/jobs/{job.id}/output?from={offset}")
+        if page["next"] == offset:
+            return pieces
+        pieces += [piece["text"] for piece in page["pieces"]]
+        offset = page["next"]
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_progress_and_output_are_seen_while_a_task_runs(
+    app: Spindle, worker: Background, is_coroutine: bool
+) -> None:
+    go_on = threading.Event()
+
+    @app.task(queue="long")
+    def long() -> None:
+        job = current_job()
+        job.report_progress(3, 8)
+        job.write_output("250 ok\n")
+        job.write_output("x" + "ä" * 40_000 + "\ud800")
+        go_on.wait(30)
+
+    @app.task(queue="along")
+    async def along() -> None:
+        job = current_job()
+        await job.areport_progress(3, 8)
+        await job.awrite_output("250 ok\n")
+        await job.awrite_output("x" + "ä" * 40_000 + "\ud800")
+        await asyncio.get_running_loop().run_in_executor(None, go_on.wait, 30)
+
+    worker.start(app)
+    job = along.delay() if is_coroutine else long.delay()
+    until(lambda: len(output_of(job)) == 3)
+    progress = job.info().fields["progress"]
+    assert (progress["numerator"], progress["denominator"]) == ("3", "8")
+    pieces = output_of(job)
+    assert [len(piece.encode()) for piece in pieces] == [7, 65_535, 14_467]
+    assert pieces[0] == "250 ok\n"
+    assert pieces[2].endswith("ä?")
+    go_on.set()
+    assert job.result(30) is None
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_a_report_of_a_job_that_was_cancelled_ends_its_task(
+    app: Spindle, worker: Background, is_coroutine: bool
+) -> None:
+    reasons: list[str] = []
+
+    @app.task
+    def long() -> None:
+        job = current_job()
+        app.job(job.id).cancel()
+        try:
+            job.write_output("too late\n")
+        except spindle.JobCancelledError as error:
+            reasons.append(error.reason)
+            assert job.is_cancelled
+            raise
+
+    @app.task
+    async def along() -> None:
+        job = current_job()
+        await app.job(job.id).acancel()
+        try:
+            await job.areport_progress(1)
+        except spindle.JobCancelledError as error:
+            reasons.append(error.reason)
+            assert job.is_cancelled
+            raise
+
+    worker.start(app)
+    job = along.delay() if is_coroutine else long.delay()
+    until(lambda: reasons)
+    worker.stop()
+    counts = worker.join()
+    assert counts is not None
+    assert (reasons, counts.lost, job.info().code) == (["cancelled"], 1, "cancelled")
+
+
 def test_jobs_of_other_doors_and_languages_are_worked(app: Spindle, worker: Background) -> None:
     @app.task
     def greet(name: str = "nobody") -> str:

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
@@ -14,10 +14,10 @@ use crate::client::{Client, How};
 use crate::content::{Content, ContentType};
 use crate::error::CallError;
 use crate::job::present;
+use crate::lease::{Lease, end_of};
 use crate::new_job::millis;
 use crate::reporter::{LeaseReport, Reporter};
 use crate::task::{Failure, JobContext, Task};
-use crate::transport::Request;
 
 /// A cancelled job is noticed within so long, however long its lease lasts.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -74,8 +74,9 @@ pub(crate) struct Attempt {
     shared: Shared,
     pub job: JobContext,
     running: JoinHandle<Result<Content, Failure>>,
-    lease_token: String,
-    lease: Option<Duration>,
+    lease: Arc<Lease>,
+    /// How long the lease lasts without being extended; none: for ever.
+    ttr: Option<Duration>,
     /// By our own clock; the server may know better.
     deadline: Instant,
 }
@@ -90,15 +91,17 @@ pub(crate) enum Ran {
 impl Attempt {
     /// Begins the task of a job.
     pub fn begin(shared: Shared, task: &Task, leased: Leased) -> Self {
+        let lease = Arc::new(Lease::new(shared.client.clone(), leased.lease_token));
         let job = JobContext {
             id: leased.id,
             queue: task.queue.clone(),
             attempt: leased.attempt,
             traceparent: leased.traceparent,
             client: shared.client.clone(),
+            lease: Arc::clone(&lease),
         };
-        let lease = leased.lease_ms.map(Duration::from_millis);
-        let deadline = Instant::now() + lease.unwrap_or(EXTEND_MAX).min(EXTEND_MAX);
+        let ttr = leased.lease_ms.map(Duration::from_millis);
+        let deadline = Instant::now() + ttr.unwrap_or(EXTEND_MAX).min(EXTEND_MAX);
         let payload = Content::received(
             leased.payload_type,
             leased.payload,
@@ -106,19 +109,18 @@ impl Attempt {
         );
         // In a task of its own: heartbeats go on while it keeps its thread busy.
         let running = tokio::spawn((task.run)(payload, job.clone()));
-        Self { shared, job, running, lease_token: leased.lease_token, lease, deadline }
+        Self { shared, job, running, lease, ttr, deadline }
     }
 
     /// Waits for the task's end, and extends the lease meanwhile. A task whose job is lost, or is
     /// to be given back, is dropped where it waits.
     pub async fn watch(&mut self) -> Ran {
         let mut abandon = self.shared.abandon.clone();
-        let Self { shared, running, lease_token, lease, deadline, .. } = self;
+        let Self { running, lease, ttr, deadline, .. } = self;
         let ran = tokio::select! {
             returned = &mut *running => return Ran::Returned(returned.unwrap_or_else(panicked)),
-            reason = keep_lease(&shared.client, lease_token, *lease, deadline) => {
-                Ran::Lost(reason)
-            }
+            reason = lease.ended() => Ran::Lost(reason),
+            () = keep_lease(lease, *ttr, deadline) => Ran::Lost("timeout".to_owned()),
             _ = abandon.wait_for(|is_so| *is_so) => Ran::Abandoned,
         };
         running.abort();
@@ -138,7 +140,7 @@ impl Attempt {
             Err(failure) => self.fail(failure).await,
             Ok(content) => match self.send("complete", completion(&content)).await {
                 Ok(()) => Ending::Completed,
-                Err(error) if lease_end(&error).is_none() && !error.may_pass() => {
+                Err(error) if is_about_the_result(&error) => {
                     let failure = Failure::new(&error).code("unwritable_result").for_good();
                     self.fail(failure).await
                 }
@@ -165,42 +167,32 @@ impl Attempt {
 
     async fn send(&self, action: &'static str, body: String) -> Result<(), Arc<CallError>> {
         let left = self.deadline.saturating_duration_since(Instant::now()).max(REPORT_MIN);
-        let report = LeaseReport { lease_token: self.lease_token.clone(), action, body };
+        let report = LeaseReport { lease_token: self.lease.token.clone(), action, body };
         let Err(error) = self.shared.reporter.report(report, left).await else { return Ok(()) };
         // The first of several reports was received, and its answer was lost.
         let was_received = error.refusal().is_some_and(|refusal| refusal.is_repeated)
-            && lease_end(&error).is_some_and(|end| end != "cancelled" && end != "gone");
+            && end_of(&error).is_some_and(|end| end != "cancelled" && end != "gone");
         if was_received { Ok(()) } else { Err(error) }
     }
 }
 
-/// Extends a lease until it is lost; why it is.
-async fn keep_lease(
-    client: &Client,
-    lease_token: &str,
-    lease: Option<Duration>,
-    deadline: &mut Instant,
-) -> String {
-    let Some(lease) = lease else { return std::future::pending().await };
-    let extension = lease.min(EXTEND_MAX);
-    let path = format!("/api/v1/leases/{lease_token}/extend");
+/// Extends a lease, until that has not been possible in time.
+async fn keep_lease(lease: &Lease, ttr: Option<Duration>, deadline: &mut Instant) {
+    let Some(ttr) = ttr else { return std::future::pending().await };
+    let extension = ttr.min(EXTEND_MAX);
     let body = json!({ "ttr_ms": millis(extension) });
-    let beat = (lease / 3).clamp(BEAT_MIN, BEAT_MAX);
+    let beat = (ttr / 3).clamp(BEAT_MIN, BEAT_MAX);
     loop {
         sleep(beat.min(deadline.saturating_duration_since(Instant::now()))).await;
         let sent = Instant::now();
         let left = deadline.saturating_duration_since(sent);
         let how = How { retry_for: Some(left), ..How::REPEATABLE };
-        let extended = client.call(Request::post(&path).with(&body), how);
-        match timeout(left, extended).await {
+        match timeout(left, lease.post("extend", &body, how)).await {
             // From the first time that it was sent: a repeated one was received later.
-            Ok(Ok(_)) => *deadline = sent + extension,
-            Ok(Err(error)) => {
-                if let Some(reason) = lease_end(&error) {
-                    return reason;
-                }
-            }
-            Err(_) => return "timeout".to_owned(),
+            Ok(Ok(())) => *deadline = sent + extension,
+            // Whoever watches the lease learns of its end.
+            Ok(Err(_)) => {}
+            Err(_) => return,
         }
     }
 }
@@ -217,6 +209,16 @@ fn completion(result: &Content) -> String {
     body.to_string()
 }
 
+/// Whether the server does not take a result because of what it is, so that another try would give
+/// the same. That its disk is full, or that it refuses the worker's token, is no such reason.
+fn is_about_the_result(error: &CallError) -> bool {
+    match error {
+        CallError::TooLarge(_) => true,
+        CallError::Refused(refusal) => matches!(refusal.status, 400 | 413 | 422),
+        CallError::NoAnswer { .. } | CallError::Strange(_) => false,
+    }
+}
+
 fn panicked(error: JoinError) -> Result<Content, Failure> {
     let what = error.try_into_panic().ok();
     let text = what.as_ref().and_then(|what| {
@@ -226,21 +228,8 @@ fn panicked(error: JoinError) -> Result<Content, Failure> {
     Err(Failure::new(text.unwrap_or("the task panicked")).code("panic"))
 }
 
-/// Why a lease has ended, if that is what the server says.
-fn lease_end(error: &CallError) -> Option<String> {
-    let refusal = error.refusal()?;
-    match refusal.code() {
-        "lease_gone" => Some("gone".to_owned()),
-        "lease_not_live" => {
-            let reason = refusal.problem.more.get("reason").and_then(Value::as_str);
-            Some(reason.unwrap_or("finished").to_owned())
-        }
-        _ => None,
-    }
-}
-
 fn lost(error: &CallError) -> Ending {
-    Ending::Lost(lease_end(error).unwrap_or_else(|| error.to_string()))
+    Ending::Lost(end_of(error).unwrap_or_else(|| error.to_string()))
 }
 
 fn cut(text: &str, chars_max: usize) -> String {

@@ -53,8 +53,10 @@ pub(crate) struct How<'a> {
 }
 
 impl How<'_> {
+    /// Sent again while there is no answer.
     pub const REPEATABLE: Self = Self { is_repeatable: true, retry_for: None, line: None };
-    pub const ONCE_RECEIVED: Self = Self { is_repeatable: false, ..Self::REPEATABLE };
+    /// Sent again only if the server has certainly not received it.
+    pub const UNLESS_RECEIVED: Self = Self { is_repeatable: false, ..Self::REPEATABLE };
 }
 
 /// Which jobs to list. All that is given must match.
@@ -387,8 +389,9 @@ fn queue_path(name: &str) -> String {
     format!("/api/v1/queues/{}", encoded(name))
 }
 
-/// A text within a path or behind its question mark.
-pub(crate) fn encoded(text: &str) -> String {
+/// A text as it stands within the path or the query of a [`Request`].
+#[must_use]
+pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, join};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
@@ -31,7 +31,10 @@ impl Connection {
     pub async fn open(base: &BaseUrl) -> Result<Self, SendError> {
         let (stream, socket) = dial(base).await.map_err(SendError::Connect)?;
         let sender = match base.tls() {
-            None => begin(Sniffed { stream, is_silent: true }).await?,
+            None => {
+                let (read, write) = stream.into_split();
+                begin(join(Sniffed { read, is_silent: true }, write)).await?
+            }
             Some(config) => {
                 let name = ServerName::try_from(base.host_and_port().0.to_owned())
                     .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
@@ -81,55 +84,26 @@ where
     Ok(sender)
 }
 
-/// A plain stream whose first bytes are looked at: what is no HTTP is an error that says so.
-struct Sniffed<S> {
-    stream: S,
+/// The reading half of a plain stream, whose first bytes are looked at: what is no HTTP is an error
+/// that says so.
+struct Sniffed<R> {
+    read: R,
     /// Nothing was heard yet.
     is_silent: bool,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Sniffed<S> {
+impl<R: AsyncRead + Unpin> AsyncRead for Sniffed<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut self.read).poll_read(cx, buf))?;
         if std::mem::take(&mut self.is_silent) {
             let heard = buf.filled().get(before..).unwrap_or_default();
             NotHttp::check(heard).map_err(io::Error::other)?;
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Sniffed<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

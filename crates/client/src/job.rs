@@ -222,7 +222,7 @@ impl Job {
     /// # Errors
     /// It is not finished, or there is no answer.
     pub async fn retry(&self) -> Result<JobInfo, CallError> {
-        self.act("/retry", How::ONCE_RECEIVED).await
+        self.act("/retry", How::UNLESS_RECEIVED).await
     }
 
     /// Keeps a waiting job from being leased.

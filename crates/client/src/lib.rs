@@ -33,7 +33,7 @@
 //!
 //! - `options`, `url`: where the server is, who asks, whom to trust
 //! - `client`, `job`, `schedule`, `events`: what can be asked of it; `new_job`, `content`: what is sent
-//! - `worker`, `attempt`, `reporter`, `task`: leases, heartbeats, ends of jobs, the functions
+//! - `worker`, `attempt`, `lease`, `reporter`, `task`: leases, heartbeats, ends of jobs, the functions
 //! - `transport`, `connect`, `line`, `event_stream`: requests over connections that are kept, without
 //!   repetition; `send_error`, `error`: what goes wrong
 
@@ -45,6 +45,7 @@ mod error;
 mod event_stream;
 mod events;
 mod job;
+mod lease;
 mod line;
 mod new_job;
 mod options;
@@ -58,7 +59,7 @@ mod url;
 mod worker;
 
 pub use attempt::Ending;
-pub use client::{Client, JobFilter, QueueInfo};
+pub use client::{Client, JobFilter, QueueInfo, encoded};
 pub use content::{Content, ContentType};
 pub use error::{CallError, Problem, Refusal};
 pub use event_stream::{EventStream, Opened, RawEvent};

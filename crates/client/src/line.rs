@@ -2,8 +2,10 @@
 
 use std::{
     net::{Shutdown, TcpStream},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 /// The connection that a request goes through now, for whoever may have to hang up. Clones are the
 /// same line.
@@ -20,7 +22,7 @@ impl Line {
     /// Requests go through this connection from now on.
     pub fn carries(&self, stream: impl Into<Arc<TcpStream>>) {
         let stream = stream.into();
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.is_hung_up {
             half_close(&stream);
         }
@@ -29,13 +31,13 @@ impl Line {
 
     /// The connection is of no interest any more.
     pub fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).stream = None;
+        self.0.lock().stream = None;
     }
 
     /// Says that nothing more will be sent: a server ends the wait then, and an answer that is on
     /// its way still arrives.
     pub fn hang_up(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.is_hung_up = true;
         if let Some(stream) = &state.stream {
             half_close(stream);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -99,7 +100,6 @@ impl Client {
     /// # Errors
     /// There is no answer, or a refusal.
     pub async fn schedules(&self) -> Result<Vec<Schedule>, CallError> {
-        use futures_util::TryStreamExt;
         self.list("/api/v1/schedules?limit=512".to_owned(), "schedules").try_collect().await
     }
 
@@ -158,7 +158,7 @@ impl Client {
     /// # Errors
     /// There is no such schedule, or the job is refused.
     pub async fn run_schedule(&self, name: &str) -> Result<Job, CallError> {
-        let run: Run = self.ask(Request::post(&path(name, "/run")), How::ONCE_RECEIVED).await?;
+        let run: Run = self.ask(Request::post(&path(name, "/run")), How::UNLESS_RECEIVED).await?;
         Ok(self.job(run.job))
     }
 }

@@ -3,13 +3,20 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use crate::client::Client;
+use crate::client::{Client, How};
 use crate::content::Content;
+use crate::error::CallError;
+use crate::lease::Lease;
+
+/// So much output the server takes at once.
+const OUTPUT_BYTES_MAX: usize = 65_536;
 
 /// Why an attempt failed. Any error becomes one with `?`; its job is tried again as far as it has
 /// tries left.
@@ -70,6 +77,47 @@ pub struct JobContext {
     pub traceparent: Option<String>,
     /// The worker's client, to submit further jobs.
     pub client: Client,
+    pub(crate) lease: Arc<Lease>,
+}
+
+impl JobContext {
+    /// Says how far the task is: `numerator` of `denominator`. People see it until the attempt ends.
+    /// It is sent once, and the server keeps it in memory only.
+    ///
+    /// # Errors
+    /// There is no answer, or a refusal. If the server says that the job is no longer this worker's,
+    /// the task is dropped as well.
+    pub async fn report_progress(&self, numerator: u64, denominator: u64) -> Result<(), CallError> {
+        let body = json!({ "numerator": numerator, "denominator": denominator });
+        let how = How { retry_for: Some(Duration::ZERO), ..How::REPEATABLE };
+        self.lease.post("progress", &body, how).await
+    }
+
+    /// Appends a text to the job's output, which people follow with `spindle logs`. Lines end with a
+    /// line feed, which is not added. The server keeps the newest 256 KiB of a job, in memory only.
+    ///
+    /// A long text goes in several requests. Each is repeated while the server is away or busy,
+    /// unless it may have been received.
+    ///
+    /// # Errors
+    /// There is no answer, or a refusal. If the server says that the job is no longer this worker's,
+    /// the task is dropped as well.
+    pub async fn write_output(&self, text: &str) -> Result<(), CallError> {
+        for piece in pieces(text, OUTPUT_BYTES_MAX) {
+            self.lease.post("output", &json!({ "text": piece }), How::UNLESS_RECEIVED).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a text between characters.
+fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (piece, left) = rest.split_at(rest.floor_char_boundary(bytes_max));
+        rest = left;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 type Run =
@@ -107,4 +155,17 @@ impl Task {
 /// Another try would give the same.
 fn unusable(code: &str, error: serde_json::Error) -> Failure {
     Failure::from(error).code(code).for_good()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        let cut = |text| pieces(text, 4).collect::<Vec<_>>();
+        assert_eq!(cut("abcdefgh"), ["abcd", "efgh"]);
+        assert_eq!(cut("aäöü"), ["aä", "öü"]);
+        assert_eq!(cut(""), Vec::<&str>::new());
+    }
 }

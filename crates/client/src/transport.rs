@@ -206,32 +206,32 @@ impl Transport {
         request: Request<'_>,
         token: Option<HeaderValue>,
     ) -> Result<Response<Incoming>, SendError> {
-        let request = self.spelled(request, token)?;
+        let request = self.http_request(request, token)?;
         let answered = connection.sender.send_request(request).await;
         answered.map_err(|error| SendError::of_http(&error))
     }
 
-    fn spelled(
+    fn http_request(
         &self,
         request: Request<'_>,
         token: Option<HeaderValue>,
     ) -> Result<hyper::Request<Full<Bytes>>, SendError> {
-        let mut spelled = hyper::Request::builder()
+        let mut built = hyper::Request::builder()
             .method(request.method)
             .uri(format!("{}{}", self.base.prefix(), request.path))
             .header(HOST, self.base.authority())
             .header(USER_AGENT, concat!("spindle/", env!("CARGO_PKG_VERSION")));
         if request.body.is_some() {
-            spelled = spelled.header(CONTENT_TYPE, "application/json");
+            built = built.header(CONTENT_TYPE, "application/json");
         }
         if let Some(token) = token {
-            spelled = spelled.header(AUTHORIZATION, token);
+            built = built.header(AUTHORIZATION, token);
         }
         for (name, value) in request.headers {
-            spelled = spelled.header(name, value);
+            built = built.header(name, value);
         }
-        let spelled = spelled.body(Full::new(request.body.unwrap_or_default()));
-        spelled.map_err(|error| SendError::Unwritable(error.to_string()))
+        let built = built.body(Full::new(request.body.unwrap_or_default()));
+        built.map_err(|error| SendError::Unwritable(error.to_string()))
     }
 
     async fn connection(&self, limit: Duration) -> Result<Connection, SendError> {

@@ -29,8 +29,8 @@ impl BaseUrl {
         // Nothing that may be a password is shown.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            let message = "a URL with a user name or a password will not do: a token says who \
-                        you are (--token-file); leave out what stands before the @";
+            let message = "a URL has no user name and no password, a token says who you are: leave \
+                           out what stands before the @";
             return Err(message.to_owned());
         }
         let scheme = scheme.to_ascii_lowercase();
@@ -42,9 +42,9 @@ impl BaseUrl {
         }
         if let Some(mark) = rest.find(['?', '#']) {
             let kept = rest.get(..mark).unwrap_or_default();
-            let message = "the commands put their own path and query behind it";
             return Err(format!(
-                "`{url}` has a query or a fragment: write {scheme}://{kept}; {message}"
+                "`{url}` has a query or a fragment: write {scheme}://{kept}; each request adds \
+                 its own path and query"
             ));
         }
         let text = checked(&scheme, rest).map_err(|()| no_url(url))?;

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Optional
 from . import async_worker, worker
 from ._processes import Processes
 from ._version import __version__
+from ._worker_base import DEFAULT_STOP_TIMEOUT_S
 from .client import Spindle
 from .errors import ConfigError, WorkerError
 
@@ -101,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument(
         "--stop-timeout",
         type=float,
-        default=worker.DEFAULT_STOP_TIMEOUT_S,
+        default=DEFAULT_STOP_TIMEOUT_S,
         metavar="S",
         help="seconds that running jobs have when the worker stops [default: 30]",
     )

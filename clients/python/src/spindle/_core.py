@@ -3,8 +3,8 @@
 One flow leases as many jobs at once as there is room for; their tasks run beside it. Another flow
 reports how they ended: what ends while a report is under way goes with the next one, so that the
 busier a worker is, the more jobs share a wait for the server's disk. Reports are repeated until
-the server has answered them. The heart extends the leases of jobs that take long, and hears there
-if a job is no longer this worker's.
+the server has answered them. Heartbeats extend the leases of jobs that take long; their answers
+say if a job is no longer this worker's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from ._flow import Backoff, Exchange, Exchanged, Pause, Rest, check_size, is_passing
-from ._heart import LEASE_ENDED, Heart, nothing
+from ._heartbeats import Heartbeats, nothing
 from ._http import Request
-from ._operations import API, WAIT_S, content_fields
+from ._operations import API, LEASE_ENDED, WAIT_S, content_fields
 from ._reports import (
     Report,
     failure_report,
@@ -125,7 +125,7 @@ def _names(jobs: Iterable[RunningJob]) -> str:
 
 
 class Core:
-    """What a worker's flows, tasks and heart share."""
+    """What a worker's flows, tasks and heartbeats share."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Core:
         self.is_stopping = False
         #: Whether every job that was leased has been reported, and no more come.
         self.has_ended = False
-        self.heart = Heart(settings)
+        self.heartbeats = Heartbeats(settings)
         #: Begins an attempt. Its end is told with :meth:`attempt_ended`.
         self.begin: Callable[[Attempt], None] = nothing
         #: Wake the flow of that name when it rests.
@@ -231,7 +231,7 @@ class Core:
 
     def attempt_crashed(self, attempt: Attempt, error: BaseException) -> None:
         """An attempt has ended that cannot be reported: its job comes back after its lease."""
-        self.heart.remove(attempt.job)
+        self.heartbeats.remove(attempt.job)
         with self._lock:
             self._running -= 1
         self.fail(error)
@@ -267,6 +267,11 @@ class Core:
             LOG.warning("job %d of %s failed: %s: %s", job.id, job.queue, code, message)
         return failure_report(job, message, trace_of(error), code, retry)
 
+    def is_running(self) -> bool:
+        """Whether the task of an attempt still runs."""
+        with self._lock:
+            return self._running > 0
+
     def stop(self) -> None:
         """Leases no more."""
         self.is_stopping = True
@@ -278,9 +283,9 @@ class Core:
         self.wake_reporting()
         with self._lock:
             unreported = [report.job for report in (*self._sent, *self._waiting)]
-        jobs = self.heart.jobs()
+        jobs = self.heartbeats.jobs()
         for job in jobs:
-            self.heart.remove(job)
+            self.heartbeats.remove(job)
         running = [job for job in jobs if job not in unreported]
         return Abandoned(running, unreported) if running or unreported else None
 
@@ -310,7 +315,7 @@ class Core:
         with self._lock:
             self._running += len(jobs)
         for attempt in jobs:
-            self.heart.add(attempt.job)
+            self.heartbeats.add(attempt.job)
         for attempt in jobs:
             self.begin(attempt)
 
@@ -362,8 +367,8 @@ class Core:
         return [self._attempt(*parsed) for parsed in _parsed(response.body)]
 
     def _attempt(self, leased: dict[str, Any], unreadable: Optional[SerializationError]) -> Attempt:
-        job = RunningJob(leased)
-        task = self.tasks[job.queue]
+        task = self.tasks[leased["queue"]]
+        job = RunningJob(task.app, leased)
         attempt = Attempt(job, task, unreadable=unreadable)
         if unreadable is None:
             try:
@@ -388,7 +393,7 @@ class Core:
         for report, error in zip(self._sent, errors):
             again = self._settle_one(report, error, token)
             if again is None:
-                self.heart.remove(report.job)
+                self.heartbeats.remove(report.job)
             else:
                 left.append(again)
         with self._lock:

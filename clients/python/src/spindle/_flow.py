@@ -105,16 +105,18 @@ def call(
     timeout_s: Optional[float] = None,
     deadline: Optional[float] = None,
     is_safe: bool = True,
+    retry_for_s: Optional[float] = None,
     done_codes: Collection[str] = (),
 ) -> Flow[Response]:
     """Sends a request and repeats it while the server is away or busy.
 
     A request that may have been received is repeated only if that is safe. After that a refusal
     with one of ``done_codes`` means that the first one did what was asked. With a ``deadline`` (of
-    the monotonic clock) it is repeated until then, and not only for ``retry_for``.
+    the monotonic clock) it is repeated until then, and not only for ``retry_for_s``, which is the
+    client's unless given; with 0 it is sent once.
     """
     check_size(request)
-    give_up = time.monotonic() + settings.retry_for_s if deadline is None else deadline
+    give_up = _give_up_at(settings, retry_for_s) if deadline is None else deadline
     backoff = Backoff()
     was_lost = was_reloaded = False
     while True:
@@ -146,6 +148,10 @@ def call(
         if time.monotonic() + pause >= give_up:
             raise error
         yield Pause(pause)
+
+
+def _give_up_at(settings: Settings, retry_for_s: Optional[float]) -> float:
+    return time.monotonic() + (settings.retry_for_s if retry_for_s is None else retry_for_s)
 
 
 def _is_of_proxy(error: ApiError) -> bool:

@@ -25,7 +25,7 @@ from .errors import (
 from .serializers import Serializer, json_bytes, read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ._settings import Settings
     from .task import Message
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 API = "/api/v1"
 #: One long poll: shorter than what proxies allow, and soon enough to notice a dead server.
 WAIT_S = 20
+#: Refusals of the server that say that a lease has ended.
+LEASE_ENDED = ("lease_not_live", "lease_gone")
+#: So much output the server takes at once.
+_OUTPUT_BYTES_MAX = 65_536
 _BATCH_JOBS_MAX = 1000
 _BATCH_BYTES_MAX = 8 * 1024 * 1024
 
@@ -175,3 +179,29 @@ def retry(settings: Settings, job_id: int) -> Flow[None]:
     """Lets a finished job run again."""
     request = Request("POST", f"{API}/jobs/{job_id}/retry")
     yield from call(settings, request, done_codes=("job_not_finished",))
+
+
+def report_progress(settings: Settings, token: str, numerator: int, denominator: int) -> Flow[None]:
+    """Says how far the job of a lease is. It is sent once: the next report says more."""
+    body = json_bytes({"numerator": numerator, "denominator": denominator})
+    request = Request("POST", f"{API}/leases/{token}/progress", body)
+    yield from call(settings, request, retry_for_s=0)
+
+
+def write_output(settings: Settings, token: str, text: str) -> Flow[None]:
+    """Appends to the output of the job of a lease, in as many requests as it needs."""
+    for piece in _pieces(text):
+        request = Request("POST", f"{API}/leases/{token}/output", json_bytes({"text": piece}))
+        yield from call(settings, request, is_safe=False)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text, cut between characters, each of which can be sent."""
+    data = text.encode("utf-8", "replace")
+    begin = 0
+    while begin < len(data):
+        end = min(begin + _OUTPUT_BYTES_MAX, len(data))
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end -= 1
+        yield data[begin:end].decode()
+        begin = end

@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ._flow import Backoff
+from ._worker_base import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOG = logging.getLogger("spindle.worker")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Exit codes after which another process would end in the same way.
 _FINAL = (0, 1, 2, 5)
 _LOOK_S = 0.2
@@ -35,7 +35,7 @@ class Processes:
         # When this process is gone, whatever killed it, the others read the end of the pipe.
         theirs, ours = os.pipe()
         command = [*self._command, "--parent-pipe", str(theirs)]
-        before = [(number, signal.signal(number, self._note)) for number in _SIGNALS]
+        before = [(number, signal.signal(number, self._note)) for number in SIGNALS]
         try:
             return self._watch(command, theirs)
         finally:

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._asyncio import AsyncLine
-from ._core import LOG, Attempt, Core, Counts, as_error
+from ._core import Attempt, Core, Counts, as_error
 from ._flow import Exchange, Exchanged, Rest
+from ._worker_base import DEFAULT_STOP_TIMEOUT_S, GRACE_S, SIGNALS, WorkerBase
 from .running import _CURRENT
-from .worker import _GRACE_S, _SIGNALS, DEFAULT_STOP_TIMEOUT_S, worker_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_CONCURRENCY = 100
 
 
-class AsyncWorker:
+class AsyncWorker(WorkerBase):
     """Runs the tasks of an app in the event loop, up to ``concurrency`` jobs at once.
 
     Tasks that are ordinary functions run in a pool of as many threads.
@@ -41,13 +41,7 @@ class AsyncWorker:
         name: Optional[str] = None,
     ) -> None:
         """The arguments are those of the :class:`~spindle.Worker`."""
-        if concurrency < 1:
-            raise ValueError("a worker has at least one slot")
-        self.app = app
-        self.concurrency = concurrency
-        self.stop_timeout = stop_timeout
-        self.name = worker_name(name)
-        self._tasks = app.tasks.chosen(queues)
+        super().__init__(app, queues, concurrency, stop_timeout, name)
         self._stops = 0
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._told: Optional[asyncio.Event] = None
@@ -82,13 +76,7 @@ class AsyncWorker:
         self._loop = asyncio.get_running_loop()
         # Made here: that of Python 3.9 belongs to the loop it was made in.
         self._told = asyncio.Event()
-        core = Core(
-            self.app.settings,
-            self._tasks,
-            self.name,
-            concurrency=self.concurrency,
-            is_drain=is_drain,
-        )
+        core = self._core(is_drain=is_drain)
         line = AsyncLine(core.settings)
         threads = ThreadPoolExecutor(self.concurrency, "spindle")
         attempts: set[asyncio.Future[None]] = set()
@@ -109,7 +97,7 @@ class AsyncWorker:
             helpers: list[asyncio.Future[None]] = [
                 asyncio.ensure_future(one) for one in (_keep_leases(core), leasing, reporting)
             ]
-            LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
+            self._log_start()
             try:
                 await self._wait(core, helpers[-1], line)
             finally:
@@ -118,12 +106,11 @@ class AsyncWorker:
                     task.cancel()
                 await asyncio.wait(helpers)
                 threads.shutdown(wait=False)
+                # What its tasks asked of the server through the app.
+                await self.app._aclose_loop()
                 self._loop = None
                 self._stops = 0
-        LOG.info("worker %s ends: %s", self.name, core.counts)
-        if core.fatal is not None:
-            raise core.fatal
-        return core.counts
+        return self._ended(core)
 
     async def _wait(self, core: Core, end: asyncio.Future[None], line: AsyncLine) -> None:
         """Until all jobs have been reported, or are left to themselves."""
@@ -133,9 +120,7 @@ class AsyncWorker:
         except asyncio.CancelledError:
             is_cancelled = True
         core.stop()
-        running = len(core.heart.jobs())
-        if running:
-            LOG.info("worker %s stops: waiting for %d running", self.name, running)
+        self._log_stop(core)
         line.hang_up()
         if not is_cancelled:
             try:
@@ -143,9 +128,9 @@ class AsyncWorker:
             except asyncio.CancelledError:
                 is_cancelled = True
         if not end.done():
-            for job in core.heart.jobs():
+            for job in core.heartbeats.jobs():
                 job._cancel("stopping")
-            await asyncio.wait([end], timeout=_GRACE_S)
+            await asyncio.wait([end], timeout=GRACE_S)
         if not end.done():
             await _give_back(core)
         if is_cancelled:
@@ -256,22 +241,22 @@ def _cancel(loop: asyncio.AbstractEventLoop, running: asyncio.Future[Any]) -> No
 
 
 async def _keep_leases(core: Core) -> None:
-    """The heart, in a task of its own."""
+    """Sends heartbeats, in a task of its own."""
     wake = asyncio.Event()
-    core.heart.wake = wake.set
+    core.heartbeats.wake = wake.set
     line = AsyncLine(core.settings)
     try:
         while True:
-            rest = core.heart.rest_s()
+            rest = core.heartbeats.rest_s()
             if rest is None or rest > 0:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(wake.wait(), rest)
                 wake.clear()
                 continue
-            jobs, exchange = core.heart.beat()
+            jobs, exchange = core.heartbeats.beat()
             if exchange is not None:
                 exchanged = await line.exchange(exchange)
-                core.heart.took(jobs, exchanged)
+                core.heartbeats.took(jobs, exchanged)
     finally:
         await line.aclose()
 
@@ -290,7 +275,7 @@ async def _give_back(core: Core) -> None:
 def _signals(loop: asyncio.AbstractEventLoop, worker: Optional[AsyncWorker]) -> Iterator[None]:
     """SIGTERM and SIGINT stop the worker, where the loop can say so."""
     numbers: list[signal.Signals] = []
-    for number in _SIGNALS if worker is not None else ():
+    for number in SIGNALS if worker is not None else ():
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, worker.stop)  # type: ignore[union-attr]
             numbers.append(number)

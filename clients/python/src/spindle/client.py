@@ -239,13 +239,17 @@ class Spindle:
 
     async def aclose(self) -> None:
         """As :meth:`close`, also for the connections of this event loop."""
+        await self._aclose_loop()
+        self.close()
+
+    async def _aclose_loop(self) -> None:
+        """Closes the connections of this event loop that nobody uses."""
         with self._lock:
             connected = self._connected
         if connected is not None:
-            pool = connected.async_pools.pop(asyncio.get_running_loop(), None)
+            pool = connected.async_pools.get(asyncio.get_running_loop())
             if pool is not None:
                 await pool.aclose()
-        self.close()
 
     def __enter__(self) -> Self:
         return self

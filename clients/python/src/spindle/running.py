@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from .errors import JobCancelledError
+from . import _operations as operations
+from .errors import ApiError, JobCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from ._flow import Flow
+    from .client import Spindle
 
 _CURRENT: ContextVar[RunningJob] = ContextVar("spindle_job")
 
@@ -24,9 +29,13 @@ def current_job() -> RunningJob:
 
 
 class RunningJob:
-    """A job that a worker has. Its lease is extended as long as its task runs."""
+    """A job that a worker has. Its lease is extended as long as its task runs.
 
-    def __init__(self, leased: Mapping[str, Any]) -> None:
+    Methods with an ``a`` before their name are for asyncio.
+    """
+
+    def __init__(self, app: Spindle, leased: Mapping[str, Any]) -> None:
+        self.app = app
         self.id: int = leased["id"]
         self.queue: str = leased["queue"]
         #: Which attempt this is, from 1.
@@ -67,6 +76,49 @@ class RunningJob:
     def wait_cancelled(self, timeout: Optional[float] = None) -> bool:
         """Waits until the task should stop, at most so many seconds: a sleep that can end early."""
         return self._ended.wait(timeout)
+
+    def report_progress(self, numerator: int, denominator: int = 100) -> None:
+        """Says how far the task is: ``numerator`` of ``denominator``.
+
+        People see it until the attempt ends. It is sent once, and the server keeps it in memory
+        only. Raises a :class:`~spindle.errors.JobCancelledError` if the task should stop.
+        """
+        with self._noting_its_end():
+            self.app._run(self._progress(numerator, denominator))
+
+    async def areport_progress(self, numerator: int, denominator: int = 100) -> None:
+        """As :meth:`report_progress`, with asyncio."""
+        with self._noting_its_end():
+            await self.app._arun(self._progress(numerator, denominator))
+
+    def write_output(self, text: str) -> None:
+        """Appends a text to the job's output, which people follow with ``spindle logs``.
+
+        Lines end with a line feed, which is not added. The server keeps the newest 256 KiB of a
+        job, in memory only. It is repeated while the server is away or busy, unless it may have
+        been received. Raises a :class:`~spindle.errors.JobCancelledError` if the task should stop.
+        """
+        with self._noting_its_end():
+            self.app._run(operations.write_output(self.app.settings, self._token, text))
+
+    async def awrite_output(self, text: str) -> None:
+        """As :meth:`write_output`, with asyncio."""
+        with self._noting_its_end():
+            await self.app._arun(operations.write_output(self.app.settings, self._token, text))
+
+    def _progress(self, numerator: int, denominator: int) -> Flow[None]:
+        return operations.report_progress(self.app.settings, self._token, numerator, denominator)
+
+    @contextlib.contextmanager
+    def _noting_its_end(self) -> Iterator[None]:
+        """An answer that says that the lease has ended cancels the job, as one to a heartbeat."""
+        try:
+            yield
+        except ApiError as error:
+            if error.code not in operations.LEASE_ENDED:
+                raise
+            self._cancel(str(error.problem.get("reason", "gone")))
+            raise JobCancelledError(self._reason or "gone") from error
 
     def _cancel(self, reason: str) -> None:
         with self._lock:

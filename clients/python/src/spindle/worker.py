@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import signal
 import socket
@@ -12,9 +11,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._core import LOG, Attempt, Core, Counts, as_error
+from ._core import Attempt, Core, Counts, as_error
 from ._flow import Exchange, Exchanged, Rest
 from ._threads import Line
+from ._worker_base import DEFAULT_STOP_TIMEOUT_S, GRACE_S, SIGNALS, WorkerBase
 from .running import _CURRENT
 
 if TYPE_CHECKING:
@@ -26,18 +26,9 @@ if TYPE_CHECKING:
     from .client import Spindle
 
 DEFAULT_CONCURRENCY = 8
-DEFAULT_STOP_TIMEOUT_S = 30.0
-#: How long tasks that were told to stop have for it.
-_GRACE_S = 1.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def worker_name(name: Optional[str]) -> str:
-    """What people see in the server's list of workers."""
-    return (name or f"{socket.gethostname()}-{os.getpid()}")[:256]
-
-
-class Worker:
+class Worker(WorkerBase):
     """Runs the tasks of an app, each job in one of ``concurrency`` threads.
 
     Tasks that are coroutine functions run in an event loop of their thread; for many of them at
@@ -58,17 +49,11 @@ class Worker:
         ``stop_timeout`` is how many seconds running jobs have when the worker stops; None lets
         them take as long as they need.
         """
-        if concurrency < 1:
-            raise ValueError("a worker has at least one thread")
-        self.app = app
-        self.concurrency = concurrency
-        self.stop_timeout = stop_timeout
-        self.name = worker_name(name)
-        self._tasks = app.tasks.chosen(queues)
+        super().__init__(app, queues, concurrency, stop_timeout, name)
         #: How often it was told to stop. A signal handler may add to it, so it is no Event.
         self._stops = 0
         self._stopping = threading.Event()
-        self._bell: Optional[_Bell] = None
+        self._waker: Optional[_Waker] = None
         self._lock = threading.Lock()
 
     def run(self, *, install_signal_handlers: bool = True) -> Counts:
@@ -88,23 +73,17 @@ class Worker:
         run are finished. The second call does not wait for them.
         """
         self._stops += 1
-        bell = self._bell
-        if bell is not None:
-            bell.ring()
+        waker = self._waker
+        if waker is not None:
+            waker.wake()
 
     def _work(self, *, is_drain: bool, install_signal_handlers: bool) -> Counts:
-        core = Core(
-            self.app.settings,
-            self._tasks,
-            self.name,
-            concurrency=self.concurrency,
-            is_drain=is_drain,
-        )
+        core = self._core(is_drain=is_drain)
         with self._lock:
-            if self._bell is not None:
+            if self._waker is not None:
                 raise RuntimeError("the worker runs already")
-            self._bell = bell = _Bell()
-        core.on_end = bell.ring
+            self._waker = waker = _Waker()
+        core.on_end = waker.wake
         # What the threads take up; None is the end of one of them.
         attempts: queue.SimpleQueue[Optional[Attempt]] = queue.SimpleQueue()
         core.begin = attempts.put
@@ -113,50 +92,49 @@ class Worker:
         reporting, core.wake_reporting = self._flow_thread(
             core, core.reporting(), Line(core.settings)
         )
-        heart = threading.Thread(target=_keep_leases, args=(core,), daemon=True)
+        heartbeats = threading.Thread(target=_keep_leases, args=(core,), daemon=True)
         slots = [
             threading.Thread(target=self._slot, args=(core, attempts), daemon=True)
             for _ in range(self.concurrency)
         ]
         try:
             with _signals(self.stop if install_signal_handlers else None):
-                for thread in (heart, leasing, reporting, *slots):
+                for thread in (heartbeats, leasing, reporting, *slots):
                     thread.start()
-                LOG.info("worker %s: %s", self.name, ", ".join(self._tasks))
-                self._wait(core, line, bell)
+                self._log_start()
+                self._wait(core, line, waker)
         finally:
             core.stop()
             line.hang_up()
             for _ in range(self.concurrency):
                 attempts.put(None)
-            core.heart.wake()
+            core.heartbeats.wake()
+            if not core.is_running():
+                # They close their event loops.
+                for slot in filter(threading.Thread.is_alive, slots):
+                    slot.join()
             self._stopping.clear()
-            self._bell = None
+            self._waker = None
             self._stops = 0
-        LOG.info("worker %s ends: %s", self.name, core.counts)
-        if core.fatal is not None:
-            raise core.fatal
-        return core.counts
+        return self._ended(core)
 
-    def _wait(self, core: Core, line: Line, bell: _Bell) -> None:
+    def _wait(self, core: Core, line: Line, waker: _Waker) -> None:
         """Until all jobs have been reported, or are left to themselves."""
 
         def has_ended() -> bool:
             return core.has_ended
 
-        bell.listen(lambda: self._stops > 0 or core.is_stopping or has_ended())
+        waker.wait(lambda: self._stops > 0 or core.is_stopping or has_ended())
         core.stop()
         self._stopping.set()
-        running = len(core.heart.jobs())
-        if running:
-            LOG.info("worker %s stops: waiting for %d running", self.name, running)
+        self._log_stop(core)
         line.hang_up()
         told = max(self._stops, 1)
-        bell.listen(lambda: self._stops > told or has_ended(), self.stop_timeout)
+        waker.wait(lambda: self._stops > told or has_ended(), self.stop_timeout)
         if not has_ended():
-            for job in core.heart.jobs():
+            for job in core.heartbeats.jobs():
                 job._cancel("stopping")
-            bell.listen(has_ended, _GRACE_S)
+            waker.wait(has_ended, GRACE_S)
         if not has_ended():
             _give_back(core)
 
@@ -191,7 +169,7 @@ class Worker:
 
     def _slot(self, core: Core, attempts: queue.SimpleQueue[Optional[Attempt]]) -> None:
         """Runs one job after the other."""
-        loop = _Loop()
+        loop = _Loop(self.app)
         while True:
             attempt = attempts.get()
             if attempt is None:
@@ -241,58 +219,59 @@ def _give_back(core: Core) -> None:
 
 
 def _keep_leases(core: Core) -> None:
-    """The heart, in a thread of its own."""
+    """Sends heartbeats, in a thread of its own."""
     wake = threading.Event()
-    core.heart.wake = wake.set
+    core.heartbeats.wake = wake.set
     line = Line(core.settings)
-    while not core.is_stopping or core.heart.jobs():
-        rest = core.heart.rest_s()
+    while not core.is_stopping or core.heartbeats.jobs():
+        rest = core.heartbeats.rest_s()
         if rest is None or rest > 0:
             wake.wait(rest)
             wake.clear()
             continue
-        jobs, exchange = core.heart.beat()
+        jobs, exchange = core.heartbeats.beat()
         if exchange is not None:
             exchanged = line.exchange(exchange)
-            core.heart.took(jobs, exchanged)
+            core.heartbeats.took(jobs, exchanged)
     line.close()
 
 
-class _Bell:
+class _Waker:
     """Wakes the thread that waits for a worker's end.
 
-    A socket and no Event, because a signal handler must be able to ring it: an Event has a lock
+    A socket and no Event, because a signal handler must be able to call it: an Event has a lock
     that the interrupted thread may hold.
     """
 
     def __init__(self) -> None:
-        self._heard, self._rung = socket.socketpair()
-        self._rung.setblocking(False)
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
 
-    def ring(self) -> None:
-        with contextlib.suppress(OSError):  # so many rings wait that another one changes nothing
-            self._rung.send(b".")
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):  # the buffer is full: it wakes without this one
+            self._sender.send(b".")
 
-    def listen(self, is_over: Callable[[], bool], timeout_s: Optional[float] = None) -> None:
+    def wait(self, is_over: Callable[[], bool], timeout_s: Optional[float] = None) -> None:
         """Until it is over, or so long."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not is_over():
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            self._heard.settimeout(left)
+            self._receiver.settimeout(left)
             with contextlib.suppress(socket.timeout):
-                self._heard.recv(1024)
+                self._receiver.recv(1024)
 
     def __del__(self) -> None:
-        self._heard.close()
-        self._rung.close()
+        self._receiver.close()
+        self._sender.close()
 
 
 class _Loop:
     """The event loop of a thread, for tasks that are coroutine functions."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: Spindle) -> None:
+        self._app = app
         self._loop: Optional[asyncio.AbstractEventLoop] = None
 
     def run(self, attempt: Attempt) -> Any:
@@ -306,6 +285,8 @@ class _Loop:
 
     def close(self) -> None:
         if self._loop is not None:
+            # What its tasks asked of the server through the app.
+            self._loop.run_until_complete(self._app._aclose_loop())
             self._loop.close()
 
 
@@ -324,7 +305,7 @@ def _signals(stop: Optional[Callable[[], None]]) -> Iterator[None]:
     def handle(_number: int, _frame: Optional[FrameType]) -> None:
         told()
 
-    before = [(number, signal.signal(number, handle)) for number in _SIGNALS]
+    before = [(number, signal.signal(number, handle)) for number in SIGNALS]
     try:
         yield
     finally:

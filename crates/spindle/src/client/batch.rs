@@ -3,14 +3,15 @@
 use std::{thread::sleep, time::Duration};
 
 use anyhow::anyhow;
-use serde::{Deserialize, de::DeserializeOwned};
+use bytes::Bytes;
+use serde::Deserialize;
 
 use super::{native::Native, web::ApiRequest};
 
 /// A server that has no room now is asked again so often, once a second.
 const BUSY_TRIES: usize = 60;
 
-/// Why one of them was refused.
+/// Why a job was refused.
 #[derive(Deserialize)]
 pub struct Problem {
     /// The API's word for it.
@@ -26,32 +27,48 @@ impl Problem {
     }
 }
 
-/// What became of one of them.
-pub trait Refusable {
-    /// Why it was refused, if it was.
-    fn problem(&self) -> Option<&Problem>;
+/// What became of a job.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// The server has it; `existing`: it had it before.
+    Here {
+        existing: bool,
+    },
+    /// The server does not want it, for this reason: it is `expired`, for example.
+    Skipped {
+        skipped: String,
+    },
+    Refused {
+        problem: Problem,
+    },
+}
+
+impl Answer {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused { problem } if problem.is_busy())
+    }
 }
 
 #[derive(Deserialize)]
-struct Answers<T> {
-    answers: Vec<T>,
+struct Answers {
+    answers: Vec<Answer>,
 }
 
-/// Posts a body with so many jobs until none of them is refused because the server is busy. The
-/// request must be safe to send twice.
-pub fn send<T: DeserializeOwned + Refusable>(
-    native: &Native,
-    path: &str,
-    body: &str,
-    count: usize,
-) -> anyhow::Result<Vec<T>> {
+/// Posts jobs, each as JSON, until none of them is refused because the server is busy: what became of
+/// each. No jobs are not sent. It must be safe to send them twice.
+pub fn send(native: &Native, path: &str, jobs: &[String]) -> anyhow::Result<Vec<Answer>> {
+    if jobs.is_empty() {
+        return Ok(vec![]);
+    }
+    let body = Bytes::from(format!("{{\"jobs\":[{}]}}", jobs.join(",")));
     for _ in 0..BUSY_TRIES {
-        let asking = ApiRequest::post(path).with_json(body.to_owned());
-        let Answers { answers } = native.ask::<Answers<T>>(asking, "jobs")?;
-        if answers.len() != count {
+        let asking = ApiRequest::post(path).with_json(body.clone());
+        let Answers { answers } = native.ask(asking, "jobs")?;
+        if answers.len() != jobs.len() {
             return Err(anyhow!("the server left answers out"));
         }
-        if !answers.iter().filter_map(Refusable::problem).any(Problem::is_busy) {
+        if !answers.iter().any(Answer::is_busy) {
             return Ok(answers);
         }
         sleep(Duration::from_secs(1));

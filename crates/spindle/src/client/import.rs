@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    batch::{self, Problem, Refusable},
+    batch::{self, Answer},
     export::{Kind, VERSION, place_of},
     native::Native,
     session::AskError,
@@ -162,23 +162,6 @@ struct Import {
     lines_bytes: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Answer {
-    Taken { existing: bool },
-    Skipped { skipped: String },
-    Refused { problem: Problem },
-}
-
-impl Refusable for Answer {
-    fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Refused { problem } => Some(problem),
-            Self::Taken { .. } | Self::Skipped { .. } => None,
-        }
-    }
-}
-
 impl Import {
     /// Reads lines to their end and does what they say.
     fn read(&mut self, input: &mut impl BufRead) -> anyhow::Result<()> {
@@ -252,12 +235,8 @@ impl Import {
 
     /// Sends the jobs that were read, which end at `offset`, until all of them are answered.
     fn send(&mut self, offset: u64) -> anyhow::Result<()> {
-        let body = format!("{{\"jobs\":[{}]}}", self.lines.join(","));
-        if !self.lines.is_empty() {
-            let answers =
-                batch::send(&self.native, "/api/v1/jobs/import", &body, self.lines.len())?;
-            self.count(&answers)?;
-        }
+        let answers = batch::send(&self.native, "/api/v1/jobs/import", &self.lines)?;
+        self.count(&answers)?;
         self.lines.clear();
         self.lines_bytes = 0;
         self.note(offset)
@@ -268,8 +247,8 @@ impl Import {
         let mut refused = Vec::new();
         for (answer, line) in answers.iter().zip(&self.lines) {
             match answer {
-                Answer::Taken { existing: false } => done.imported += 1,
-                Answer::Taken { existing: true } => done.existing += 1,
+                Answer::Here { existing: false } => done.imported += 1,
+                Answer::Here { existing: true } => done.existing += 1,
                 Answer::Skipped { skipped } if skipped == "expired" => done.expired += 1,
                 Answer::Skipped { .. } => done.finished += 1,
                 Answer::Refused { problem } => {

@@ -209,7 +209,8 @@ async fn a_fail_counts_once() {
         let job = NewJob::new(&*queue, &1).unwrap();
         let (attempts, events) =
             worked_through(&mut bench, job, &queue, REPORT, moment, true).await;
-        assert_eq!(attempts, [1, 2], "{moment:?}");
+        // Another attempt may have been given at the moment of the kill, and its answer lost.
+        assert_eq!((attempts[0], attempts.len()), (1, 2), "{moment:?}: {attempts:?}");
         assert_eq!(events, ["Failed(Fa", "Completed"], "{moment:?}");
         let filter = JobFilter { queue: Some(queue), ..JobFilter::default() };
         let jobs: Vec<_> = bench.direct.jobs(&filter).try_collect().await.unwrap();

@@ -11,8 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use spindle_client::{
-    Backoff, CallError, Client, Failure, JobContext, NewJob, ResultError, Worker, WorkerError,
-    WorkerEvent,
+    Backoff, CallError, Client, Ending, Failure, JobContext, JobRef, NewJob, Request, ResultError,
+    Worker, WorkerError, WorkerEvent,
 };
 use spindle_testkit::PATIENCE;
 use tokio::{
@@ -175,6 +175,69 @@ async fn heartbeats_keep_a_long_job_and_a_cancel_drops_it() {
     assert!(endings.len() == 1 && endings[0].contains("Lost(\"cancelled\")"), "{endings:?}");
 }
 
+/// The pieces of a job's output, which come in pages.
+async fn output_of(client: &Client, job: &JobRef) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Page {
+        pieces: Vec<Piece>,
+        next: u64,
+    }
+    #[derive(Deserialize)]
+    struct Piece {
+        text: String,
+    }
+    let (mut pieces, mut from) = (vec![], 0);
+    loop {
+        let path = format!("/api/v1/jobs/{job}/output?from={from}");
+        let page: Page = client.request(Request::get(&path)).await.unwrap();
+        if page.next == from {
+            return pieces;
+        }
+        pieces.extend(page.pieces.into_iter().map(|piece| piece.text));
+        from = page.next;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_and_output_are_seen_while_a_task_runs_and_its_end_is_heard_there() {
+    let served = Served::new();
+    let client = served.client();
+    let (told, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let refused = Arc::<Mutex<Vec<String>>>::default();
+    let (telling, going, seen) = (Arc::clone(&told), Arc::clone(&go_on), Arc::clone(&refused));
+    let long = move |(): (), job: JobContext| {
+        let (telling, going, seen) = (Arc::clone(&telling), Arc::clone(&going), Arc::clone(&seen));
+        async move {
+            job.report_progress(3, 8).await?;
+            job.write_output("250 ok\n").await?;
+            job.write_output(&"ä".repeat(40_000)).await?;
+            telling.notify_one();
+            going.notified().await;
+            job.client.job(job.id).cancel().await?;
+            let error = job.report_progress(8, 8).await.unwrap_err();
+            seen.lock().unwrap().push(error.code().to_owned());
+            Ok(())
+        }
+    };
+    let endings = Arc::<Mutex<Vec<String>>>::default();
+    let ended = Arc::clone(&endings);
+    let worker = Running::start(Worker::new(&client).task("long", long).on_event(move |event| {
+        ended.lock().unwrap().push(format!("{event:?}"));
+    }));
+    let job = client.submit(&job("long", &())).await.unwrap();
+    timeout(PATIENCE, told.notified()).await.unwrap();
+    let progress = &job.info().await.unwrap().more["progress"];
+    assert_eq!((&progress["numerator"], &progress["denominator"]), (&json!("3"), &json!("8")));
+    let pieces = output_of(&client, job.id()).await;
+    let lengths: Vec<usize> = pieces.iter().map(String::len).collect();
+    assert_eq!((&*pieces[0], &*lengths), ("250 ok\n", &[7, 65_536, 14_464][..]));
+    go_on.notify_one();
+    worker.end().await.unwrap();
+    assert_eq!(*refused.lock().unwrap(), ["lease_not_live"]);
+    let endings = endings.lock().unwrap();
+    assert!(endings.len() == 1 && endings[0].contains("Lost(\"cancelled\")"), "{endings:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn several_jobs_come_with_one_request_and_end_with_few() {
     let served = Served::new();
@@ -241,6 +304,9 @@ async fn a_stop_lets_jobs_end_and_gives_back_those_that_do_not() {
     assert_eq!(info.more["history"][0]["outcome"], "released");
 }
 
+/// A job, as the server gives it to a worker.
+const GIVEN: &str = r#"{"jobs":[{"id":1,"queue":"q","attempt":1,"lease_token":"T","payload":7}]}"#;
+
 /// Reads one request; its first line.
 async fn request(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
@@ -267,14 +333,61 @@ async fn a_job_that_is_given_at_the_moment_of_a_stop_is_done() {
     worker.stop.notify_one();
     // The worker says that it sends nothing more, and still reads.
     assert_eq!(asking.read(&mut [0]).await.unwrap(), 0);
-    let job = r#"{"jobs":[{"id":1,"queue":"q","attempt":1,"lease_token":"T","payload":7}]}"#;
-    let length = job.len();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{job}");
+    let length = GIVEN.len();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{GIVEN}");
     asking.write_all(answer.as_bytes()).await.unwrap();
     let (mut reporting, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
     assert_eq!(request(&mut reporting).await, "post /api/v1/leases/t/complete http/1.1");
     reporting.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
     worker.end().await.unwrap();
+}
+
+/// Answers each request on a connection of its own, with a status and a body for its first line.
+async fn answer_all(listener: TcpListener, answers: impl Fn(&str) -> (&'static str, &'static str)) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let asked = request(&mut stream).await;
+        let (status, body) = answers(&asked);
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close");
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_result_finds_no_room_on_the_disk_is_not_made_dead() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client(&format!("http://{}", listener.local_addr().unwrap()));
+    let reports = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&reports);
+    let is_given = AtomicUsize::new(0);
+    let serving = tokio::spawn(answer_all(listener, move |asked| {
+        if asked != "post /api/v1/lease http/1.1" {
+            seen.lock().unwrap().push(asked.to_owned());
+            let full = r#"{"code":"disk_full","title":"The disk is full","status":507}"#;
+            return ("507 Insufficient Storage", full);
+        }
+        match is_given.fetch_add(1, Ordering::SeqCst) {
+            0 => ("200 OK", GIVEN),
+            _ => ("503 Service Unavailable", r#"{"code":"busy"}"#),
+        }
+    }));
+    let (ended, lost) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (ending, losing) = (Arc::clone(&ended), Arc::clone(&lost));
+    let worker = Worker::new(&client).task("q", |n: u32, _: JobContext| async move { Ok(n) });
+    let worker = Running::start(worker.on_event(move |event| {
+        if let WorkerEvent::Ended(_, ending_of_job) = event {
+            losing
+                .fetch_add(usize::from(matches!(ending_of_job, Ending::Lost(_))), Ordering::SeqCst);
+            ending.notify_one();
+        }
+    }));
+    timeout(PATIENCE, ended.notified()).await.expect("the end of the attempt");
+    worker.end().await.unwrap();
+    serving.abort();
+    // No failure is reported: the job comes back when its lease ends.
+    assert_eq!(*reports.lock().unwrap(), ["post /api/v1/leases/t/complete http/1.1"]);
+    assert_eq!(lost.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,9 @@ const KEY_CHARS_MAX: usize = 255;
 /// A job has at most this many tags, of this many characters each.
 const TAGS_MAX: usize = 64;
 const TAG_CHARS_MAX: usize = 128;
+/// A job may be leased at least so often, if only its failures are limited where it comes from: what
+/// the server's own jobs have.
+const ATTEMPTS_MIN: u32 = 25;
 
 /// A job of another server.
 #[derive(Default)]
@@ -74,6 +77,15 @@ pub enum Stage {
 pub struct Tries {
     pub attempts_max: Option<u32>,
     pub fails_max: Option<u32>,
+}
+
+impl Tries {
+    /// A job that may fail so often, and at least once. Lost workers, which count as attempts only,
+    /// do not end it before.
+    pub fn of_fails(fails: u64) -> Self {
+        let fails = u32::try_from(fails.max(1)).unwrap_or(u32::MAX);
+        Self { fails_max: Some(fails), attempts_max: Some(fails.max(ATTEMPTS_MIN)) }
+    }
 }
 
 /// The wait between failures.
@@ -187,15 +199,18 @@ pub fn key_of(parts: &[&[u8]]) -> String {
 
 fn hash_key(parts: &[&[u8]]) -> String {
     let kind = parts.first().map(|kind| String::from_utf8_lossy(kind)).unwrap_or_default();
+    format!("{kind}:{}", digest(parts))
+}
+
+/// The SHA-256 of these parts, in hexadecimal digits.
+pub fn digest(parts: &[&[u8]]) -> String {
     let mut sum = Sha256::new();
     for part in parts {
-        // Lengths keep parts apart that would read the same side by side.
+        // Without the lengths, parts that are cut elsewhere would have the same digest.
         sum.update((part.len() as u64).to_be_bytes());
         sum.update(part);
     }
-    let sum = sum.finalize();
-    let digits: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{kind}:{digits}")
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

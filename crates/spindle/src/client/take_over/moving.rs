@@ -3,12 +3,11 @@
 use std::io;
 
 use anyhow::anyhow;
-use serde::Deserialize;
 
 use super::{Other, Rest, Route, Taken, job::Job};
 use crate::{
     client::{
-        batch::{self, Problem, Refusable},
+        batch::{self, Answer, Problem},
         native::Native,
         progress::Progress,
     },
@@ -17,8 +16,8 @@ use crate::{
 
 /// A request has 16 MiB at most; some of that is for what stands around the jobs.
 const REQUEST_BYTES_MAX: usize = 15 * 1024 * 1024;
-/// Asks for nothing, to learn whether jobs could be submitted.
-const NOTHING: &str = r#"{"jobs":[{}]}"#;
+/// A job that every server refuses: sent to learn whether jobs could be submitted.
+const NOTHING: &str = "{}";
 
 /// What was done.
 #[derive(Default)]
@@ -64,23 +63,6 @@ pub struct Moving {
     pub done: Done,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Answer {
-    Here { existing: bool },
-    Skipped { skipped: String },
-    Refused { problem: Problem },
-}
-
-impl Refusable for Answer {
-    fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Refused { problem } => Some(problem),
-            Self::Here { .. } | Self::Skipped { .. } => None,
-        }
-    }
-}
-
 /// What became of the jobs of a batch.
 struct Sorted<H> {
     here: Vec<Taken<H>>,
@@ -95,7 +77,7 @@ impl Moving {
     /// Moves all that waits there.
     pub fn all_of<O: Other>(&mut self, other: &mut O) -> anyhow::Result<()> {
         // Before anything is taken there.
-        batch::send::<Answer>(&self.native, O::ROUTE.path(), NOTHING, 1)?;
+        batch::send(&self.native, O::ROUTE.path(), &[NOTHING.to_owned()])?;
         let moved = self.batches_of(other);
         self.progress.end();
         moved?;
@@ -214,10 +196,7 @@ impl Request {
         answers: &mut Vec<Answer>,
     ) -> anyhow::Result<()> {
         let Self { jobs, .. } = std::mem::take(self);
-        if !jobs.is_empty() {
-            let body = format!("{{\"jobs\":[{}]}}", jobs.join(","));
-            answers.extend(batch::send::<Answer>(native, route.path(), &body, jobs.len())?);
-        }
+        answers.extend(batch::send(native, route.path(), &jobs)?);
         Ok(())
     }
 }

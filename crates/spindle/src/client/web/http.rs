@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spindle_client::{
-    Answer, BaseUrl, Line, Opened, RawEvent, Request, SendError, Transport, http::HeaderMap,
+    Answer, BaseUrl, Line, Opened, RawEvent, Request, SendError, Transport, encoded,
+    http::HeaderMap,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -136,9 +136,4 @@ impl EventStream<'_> {
     pub fn next(&mut self) -> Result<Option<RawEvent>, AskError> {
         self.http.wait_for(self.stream.next())
     }
-}
-
-/// A text within a path or behind its question mark.
-pub fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -9,7 +9,7 @@ mod session;
 mod trouble;
 
 pub use self::{
-    http::{EventStream, Http, encoded},
+    http::{EventStream, Http},
     session::{PayloadFields, WebSession, payload_fields},
 };
-pub use spindle_client::{BaseUrl, RawEvent as Event, Request as ApiRequest};
+pub use spindle_client::{BaseUrl, RawEvent as Event, Request as ApiRequest, encoded};

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 use spindle_client::{
-    BaseUrl, Line, Request as ApiRequest,
+    BaseUrl, Line, Request as ApiRequest, encoded,
     http::{HeaderValue, Method},
 };
 
-use super::http::{Http, encoded};
+use super::http::Http;
 use crate::{
     cli::{IfTaken, JobName, OnDead, PayloadType, RetryWait},
     client::{

@@ -2,16 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use spindle_testkit::Program;
 
-use super::{counts, held::Held, import_from, jobs, payload, payloads, redis::RedisServer};
+use super::{counts, import_from, jobs, payload, payloads, redis::RedisServer};
 use crate::{
-    native::{object, output_of, served, url},
+    native::{object, output_of, served},
     serve::{Served, data},
 };
 
@@ -164,26 +162,7 @@ fn a_job_of_bullmq_is_there_once_whatever_is_killed_in_the_middle() {
         for (let at = 0; at < 2600; at += 200)
             await q.addBulk(Array.from({ length: 200 }, (_, n) => one(at + n)));"#,
     );
-    for (request, victim) in
-        [(1, "import"), (2, "redis"), (1, "spindle"), (2, "import"), (3, "redis"), (2, "spindle")]
-    {
-        let held = Held::at(request, "EVAL", &old.address);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-        command.args(["import", "--from", "redis-bullmq", &held.address]);
-        command.env("SPINDLE_URL", url(&new)).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut import = Program::start(&mut command);
-        held.await_request();
-        match victim {
-            "import" => import.signal(Signal::SIGKILL),
-            "redis" => old.crash_and_restart(),
-            _ => new.kill(),
-        }
-        held.release(victim == "spindle");
-        assert!(!import.await_end().success(), "{request}, {victim}");
-        if victim == "spindle" {
-            new = served(&on_disk);
-        }
-    }
+    old.interrupt_imports("redis-bullmq", &mut new, &on_disk);
     let (code, done, said) = import(&new, &old.address, &[]);
     assert_eq!((code, &done["left"]), (0, &json!(0)), "{said}");
     let found = payloads(&new, "mail");

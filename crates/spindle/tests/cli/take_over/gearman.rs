@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_gearman::{
     client::Connection,
@@ -15,9 +14,13 @@ use spindle_gearman::{
 };
 use spindle_testkit::{Program, free_address};
 
-use super::{counts, held::Held, import_from, jobs, payload, payloads};
+use super::{
+    counts,
+    held::{Interrupted, Victim},
+    import_from, jobs, payload, payloads,
+};
 use crate::{
-    native::{output_of, served, url},
+    native::{output_of, served},
     serve::{Served, data},
 };
 
@@ -162,23 +165,12 @@ fn a_job_of_gearmand_is_there_once_whatever_is_killed_in_the_middle() {
         background(&mut client, "mail", &unique, &number.to_string());
     }
     // The second connection is the worker's. It completes a batch with packets of type 13.
-    for (request, victim) in [(1, "import"), (1, "spindle"), (150, "import"), (50, "connection")] {
-        let held = Held::at(request, "\0REQ\0\0\0\r", &old.address);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-        command.args(["import", "--from", "gearman", &held.address]);
-        command.env("SPINDLE_URL", url(&new)).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut import = Program::start(&mut command);
-        held.await_request();
-        match victim {
-            "import" => import.signal(Signal::SIGKILL),
-            "spindle" => new.kill(),
-            _ => {}
-        }
-        held.release(victim == "spindle");
-        assert!(!import.await_end().success(), "{request}, {victim}");
-        if victim == "spindle" {
-            new = served(&on_disk);
-        }
+    for (request, victim) in
+        [(1, Victim::Import), (1, Victim::New), (150, Victim::Import), (50, Victim::Connections)]
+    {
+        let mark = "\0REQ\0\0\0\r";
+        let import = Interrupted { kind: "gearman", old: &old.address, mark, request, victim };
+        import.run(&mut new, &on_disk, || {});
     }
     let (code, done, said) = import(&new, &old.address, &[]);
     assert_eq!((code, &done["left"], &done["at_work"]), (0, &json!(0), &json!(0)), "{said}");

@@ -1,14 +1,74 @@
-//! Connections that are held up at a certain request, so that something can be killed there.
+//! Imports through connections that are held up at a certain request, so that something can be
+//! killed there.
 
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
+    process::{Command, Stdio},
     sync::{
         Arc, Mutex,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
 };
+
+use nix::sys::signal::Signal;
+use spindle_testkit::Program;
+
+use crate::{
+    native::{served, url},
+    serve::Served,
+};
+
+/// What is killed while an import is held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// The import itself.
+    Import,
+    /// The server that the jobs go to. It is started again afterwards.
+    New,
+    /// The server that the jobs come from.
+    Old,
+    /// Only the connections to the server that the jobs come from.
+    Connections,
+}
+
+/// An import that fails in the middle.
+pub struct Interrupted<'a> {
+    /// The kind of the server that the jobs come from.
+    pub kind: &'static str,
+    /// Its address.
+    pub old: &'a str,
+    /// What stands in the bytes of the request at which the import is held up, and the number of
+    /// that request, from 1 on.
+    pub mark: &'static str,
+    pub request: usize,
+    pub victim: Victim,
+}
+
+impl Interrupted<'_> {
+    /// Runs the import to `new`, whose arguments are `arguments`. `kill_old` kills the server that
+    /// the jobs come from.
+    pub fn run(self, new: &mut Served, arguments: &[&str], kill_old: impl FnOnce()) {
+        let Self { kind, old, mark, request, victim } = self;
+        let held = Held::at(request, mark, old);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+        command.args(["import", "--from", kind, &held.address]).env("SPINDLE_URL", url(new));
+        let mut import = Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        held.await_request();
+        match victim {
+            Victim::Import => import.signal(Signal::SIGKILL),
+            Victim::New => new.kill(),
+            Victim::Old => kill_old(),
+            Victim::Connections => {}
+        }
+        held.release(victim == Victim::New);
+        assert!(!import.await_end().success(), "{request}, {victim:?}");
+        if victim == Victim::New {
+            *new = served(arguments);
+        }
+    }
+}
 
 /// Passes the bytes of connections on to a server, up to a request.
 pub struct Held {

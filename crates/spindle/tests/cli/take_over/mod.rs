@@ -3,7 +3,7 @@
 //! - `beanstalkd`, `gearman`, `workq`, `sidekiq`, `bullmq`: those servers, and those libraries in a
 //!   real Redis
 //! - `redis`: that Redis
-//! - `held`: a connection that is held up at a certain request
+//! - `held`: imports through connections that are held up at a certain request
 
 mod beanstalkd;
 mod bullmq;

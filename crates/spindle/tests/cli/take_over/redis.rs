@@ -10,7 +10,11 @@ use redis::{Client, Connection, FromRedisValue};
 use spindle_testkit::{Certificates, Program, free_address};
 use tempfile::TempDir;
 
-use super::text;
+use super::{
+    held::{Interrupted, Victim},
+    text,
+};
+use crate::serve::Served;
 
 /// A Redis on a free port, which syncs what it is told. It ends with its handle.
 pub struct RedisServer {
@@ -58,6 +62,23 @@ impl RedisServer {
         self.program.crash();
         self.program = run(&self.folder, &self.arguments);
         self.connect();
+    }
+
+    /// Imports its jobs to `new`, whose arguments are `arguments`, and kills something in the middle
+    /// of each import. A batch is taken with one script and removed with the next.
+    pub fn interrupt_imports(&mut self, kind: &'static str, new: &mut Served, arguments: &[&str]) {
+        let address = self.address.clone();
+        for (request, victim) in [
+            (1, Victim::Import),
+            (2, Victim::Old),
+            (1, Victim::New),
+            (2, Victim::Import),
+            (3, Victim::Old),
+            (2, Victim::New),
+        ] {
+            let import = Interrupted { kind, old: &address, mark: "EVAL", request, victim };
+            import.run(new, arguments, || self.crash_and_restart());
+        }
     }
 
     pub fn url(&self) -> String {

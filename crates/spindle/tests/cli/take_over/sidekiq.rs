@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_testkit::{Certificates, Program, free_address};
 
-use super::{counts, held::Held, import_from, jobs, payload, payloads, redis::RedisServer, text};
+use super::{counts, import_from, jobs, payload, payloads, redis::RedisServer, text};
 use crate::{
     native::{object, output_of, served, url},
     serve::{Served, data},
@@ -149,27 +148,7 @@ fn a_job_is_there_once_whatever_is_killed_in_the_middle() {
     let (mut old, mut new) = (RedisServer::start(&[]), served(&on_disk));
     let entries: Vec<String> = (0..2_600).map(|number| entry("mail", number)).collect();
     push(&old, "mail", &entries);
-    // A batch is taken with one script and removed with the next.
-    for (request, victim) in
-        [(1, "import"), (2, "redis"), (1, "spindle"), (2, "import"), (3, "redis"), (2, "spindle")]
-    {
-        let held = Held::at(request, "EVAL", &old.address);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-        command.args(["import", "--from", "redis-sidekiq", &held.address]);
-        command.env("SPINDLE_URL", url(&new)).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut import = Program::start(&mut command);
-        held.await_request();
-        match victim {
-            "import" => import.signal(Signal::SIGKILL),
-            "redis" => old.crash_and_restart(),
-            _ => new.kill(),
-        }
-        held.release(victim == "spindle");
-        assert!(!import.await_end().success(), "{request}, {victim}");
-        if victim == "spindle" {
-            new = served(&on_disk);
-        }
-    }
+    old.interrupt_imports("redis-sidekiq", &mut new, &on_disk);
     let (code, done, said) = import(&new, &old.address, &[]);
     assert_eq!((code, &done["left"]), (0, &json!(0)), "{said}");
     let found = payloads(&new, "mail");

@@ -15,7 +15,11 @@ use spindle_workq::{
     wire::{NewJob, Uuid},
 };
 
-use super::{counts, held::Held, import_from, jobs, payload, payloads};
+use super::{
+    counts,
+    held::{Held, Interrupted, Victim},
+    import_from, jobs, payload, payloads,
+};
 use crate::{
     native::{object, output_of, served, url},
     serve::{Served, data},
@@ -163,22 +167,11 @@ fn a_job_of_workq_is_there_once_whatever_is_killed_in_the_middle() {
         }
     }
     let address = old.address_of("workq");
-    for (request, victim) in [(1, "import"), (60, "spindle"), (30, "import"), (10, "connection")] {
-        let held = Held::at(request, "delete ", &address);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-        command.args(["import", "--from", "workq", &held.address]).env("SPINDLE_URL", url(&new));
-        let mut import = Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
-        held.await_request();
-        match victim {
-            "import" => import.signal(Signal::SIGKILL),
-            "spindle" => new.kill(),
-            _ => {}
-        }
-        held.release(victim == "spindle");
-        assert!(!import.await_end().success(), "{request}, {victim}");
-        if victim == "spindle" {
-            new = served(&on_disk);
-        }
+    for (request, victim) in
+        [(1, Victim::Import), (60, Victim::New), (30, Victim::Import), (10, Victim::Connections)]
+    {
+        let import = Interrupted { kind: "workq", old: &address, mark: "delete ", request, victim };
+        import.run(&mut new, &on_disk, || {});
     }
     // What was leased when it was killed waits again when its lease ends.
     while there.inspect_queue("mail").is_ok_and(|queue| queue.ready + queue.scheduled > 0)

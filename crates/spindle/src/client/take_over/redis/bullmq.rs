@@ -7,7 +7,7 @@ use std::{collections::HashMap, fmt::Write};
 use redis::Cmd;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Entry, Found, Layout, Link, Place, Shape, script};
+use super::{Entry, Found, Layout, Link, Place, Shape, script, wanted};
 use crate::{
     cli::FromArgs,
     client::take_over::job::{Backoff, Job, Name, Stage, Tries, key_of},
@@ -19,8 +19,6 @@ const META: &str = ":meta";
 const SCAN_COUNT: u32 = 1_000;
 /// A delayed job's score is its time in milliseconds times this, and a number.
 const SCORE_PER_MS: f64 = 4_096.0;
-/// Workers are lost too: a job can be leased so often, if it may not fail more often.
-const ATTEMPTS_MIN: u32 = 25;
 /// No wait between failures is longer. BullMQ has no limit.
 const BACKOFF_MAX_MS: u64 = 365 * 24 * 3_600_000;
 
@@ -79,14 +77,8 @@ type Fields = HashMap<String, Vec<u8>>;
 impl Layout for BullMq {
     fn find(link: &mut Link, options: &FromArgs) -> anyhow::Result<(Self, Vec<Place>)> {
         let prefix = options.from_prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
-        let mut queues = find_queues(link, &prefix)?;
-        for missing in options.queue.iter().filter(|queue| !queues.contains(queue)) {
-            eprintln!(
-                "there is no queue {missing} of BullMQ with the prefix {prefix} in the Redis at {}",
-                link.place()
-            );
-        }
-        queues.retain(|queue| options.queue.is_empty() || options.queue.contains(queue));
+        let library = format!("BullMQ with the prefix {prefix}");
+        let queues = wanted(find_queues(link, &prefix)?, options, &library, link);
         let places = queues.iter().flat_map(|queue| places_of(&prefix, queue)).collect();
         Ok((Self { queues, prefix }, places))
     }
@@ -155,8 +147,6 @@ fn find_queues(link: &mut Link, prefix: &str) -> anyhow::Result<Vec<String>> {
         }
         cursor = next;
     }
-    queues.sort_unstable();
-    queues.dedup();
     Ok(queues)
 }
 
@@ -296,8 +286,7 @@ fn whole(id: &str, fields: &Fields) -> Result<Vec<u8>, String> {
 /// How often it may still fail: once, if it says nothing.
 fn tries(opts: &Value, failed: u64) -> Tries {
     let wished = opts["attempts"].as_u64().unwrap_or(1);
-    let left = u32::try_from(wished.saturating_sub(failed).max(1)).unwrap_or(u32::MAX);
-    Tries { fails_max: Some(left), attempts_max: Some(left.max(ATTEMPTS_MIN)) }
+    Tries::of_fails(wished.saturating_sub(failed))
 }
 
 /// The wait between failures: none, if it says nothing, and none that its queue's own code computes.

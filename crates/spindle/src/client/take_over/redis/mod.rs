@@ -302,6 +302,18 @@ impl<L: Layout> Other for Redis<L> {
     }
 }
 
+/// The queues of a library that are wanted, in the order of their names. Says which of the wanted
+/// ones there are not.
+fn wanted(mut queues: Vec<String>, options: &FromArgs, library: &str, link: &Link) -> Vec<String> {
+    for missing in options.queue.iter().filter(|queue| !queues.contains(queue)) {
+        eprintln!("there is no queue {missing} of {library} in the Redis at {}", link.place());
+    }
+    queues.retain(|queue| options.queue.is_empty() || options.queue.contains(queue));
+    queues.sort_unstable();
+    queues.dedup();
+    queues
+}
+
 fn hash(key: &[u8], entry: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, entry).hash(&mut hasher);

@@ -5,7 +5,7 @@
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Entry, Found, Layout, Link, Place, Shape, script};
+use super::{Entry, Found, Layout, Link, Place, Shape, script, wanted};
 use crate::{
     cli::FromArgs,
     client::take_over::job::{Job, Name, Stage, Tries, key_of},
@@ -13,8 +13,6 @@ use crate::{
 
 /// How often Sidekiq tries a job again that says only that it is to be tried again.
 const RETRIES: u64 = 25;
-/// Workers are lost too: a job can be leased so often, if it may not fail more often.
-const ATTEMPTS_MIN: u32 = 25;
 
 /// Deletes held entries of a list: how many were there.
 const REMOVE_OF_LIST: &str = "\
@@ -57,13 +55,8 @@ impl Layout for Sidekiq {
     fn find(link: &mut Link, options: &FromArgs) -> anyhow::Result<(Self, Vec<Place>)> {
         let prefix = options.from_prefix.as_ref().map(|prefix| format!("{prefix}:"));
         let sidekiq = Self { prefix: prefix.unwrap_or_default(), queues: options.queue.clone() };
-        let mut queues: Vec<String> =
-            link.ask(redis::cmd("SMEMBERS").arg(sidekiq.key("queues")))?;
-        queues.sort_unstable();
-        for missing in sidekiq.queues.iter().filter(|queue| !queues.contains(queue)) {
-            eprintln!("there is no queue {missing} of Sidekiq in the Redis at {}", link.place());
-        }
-        queues.retain(|queue| sidekiq.wants(queue.as_bytes()));
+        let queues = link.ask(redis::cmd("SMEMBERS").arg(sidekiq.key("queues")))?;
+        let queues = wanted(queues, options, "Sidekiq", link);
         let mut places: Vec<Place> = queues
             .into_iter()
             .map(|queue| Place {
@@ -151,9 +144,7 @@ impl Item {
         };
         // The first failure makes it 0.
         let failed = self.retry_count.map_or(0, |count| count.saturating_add(1));
-        let left = retries.saturating_add(1).saturating_sub(failed).max(1);
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        Tries { fails_max: Some(left), attempts_max: Some(left.max(ATTEMPTS_MIN)) }
+        Tries::of_fails(retries.saturating_add(1).saturating_sub(failed))
     }
 
     /// Its class, and the tags it has.

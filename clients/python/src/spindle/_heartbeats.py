@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable, Optional
 
 from ._flow import Exchange, Exchanged
 from ._http import Request
-from ._operations import API
+from ._operations import API, LEASE_ENDED
 from .errors import refusal
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("spindle.worker")
 
-#: Refusals of the server that say that a lease has ended.
-LEASE_ENDED = ("lease_not_live", "lease_gone")
 _BEAT_MAX_S = 5.0
 _BEAT_MIN_S = 0.02
 #: A heartbeat that failed is tried again after this.
@@ -29,7 +27,7 @@ _BEAT_AGAIN_S = 1.0
 _EXTEND_MS_MAX = 31 * 24 * 3_600_000
 
 
-class Heart:
+class Heartbeats:
     """Extends leases in time. Only jobs that take longer than a beat cost anything."""
 
     def __init__(self, settings: Settings) -> None:
@@ -37,8 +35,9 @@ class Heart:
         self._lock = threading.Lock()
         self._jobs: dict[str, RunningJob] = {}
         self._due: list[tuple[float, str]] = []
-        #: Called when the heart must look earlier than it thought.
+        #: Called when a heartbeat is due before the time that :meth:`rest_s` gave.
         self.wake: Callable[[], None] = nothing
+        #: When :meth:`rest_s` is asked again without a call of :attr:`wake`.
         self._looks_at: Optional[float] = None
 
     def add(self, job: RunningJob) -> None:
@@ -66,7 +65,7 @@ class Heart:
             return list(self._jobs.values())
 
     def rest_s(self) -> Optional[float]:
-        """How long the heart may rest now; None until it is woken."""
+        """How long there is nothing to do; None: until :attr:`wake` is called."""
         with self._lock:
             while self._due and self._due[0][1] not in self._jobs:
                 heapq.heappop(self._due)
@@ -74,7 +73,8 @@ class Heart:
             if self._due:
                 self._looks_at = self._due[0][0]
                 return max(self._looks_at - now, 0)
-            # After work it looks once more, so that a row of short jobs does not wake it each time.
+            # No job is left. The time that was set stays: a job that comes before it is due later,
+            # and needs no call of `wake`.
             if self._looks_at is not None and self._looks_at <= now:
                 self._looks_at = None
                 return None

@@ -1,22 +1,22 @@
-//! Jobs of gearmand, by its binary protocol, as a worker of one function after the other; and its
-//! text protocol, which counts them.
+//! Jobs of gearmand, by its binary protocol, as a worker of one function after the other.
 //!
 //! A worker gets what is due, one job after the other, and is not told how a job was submitted. So
-//! that is asked aside: `prioritystatus` says which jobs have gone, `show jobs` which of them no
-//! client waits for. What has a client that waits is not for us: gearmand gives it to another worker
-//! when this one says that it can do the function no more.
+//! the text protocol (`admin`) is asked for that: `prioritystatus`, before and after a batch, shows
+//! how many jobs of each priority were taken, and `show jobs` which of them clients wait for. Those
+//! stay with gearmand, which gives them to another worker once this one resets its abilities.
 //!
 //! One function at a time, because releases before 2.0 give a worker nothing as long as the first of
 //! its functions has only jobs that are not due.
 
+mod admin;
+mod priorities;
+
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
-    net::TcpStream,
+    collections::{HashSet, VecDeque},
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use spindle_gearman::{
@@ -24,10 +24,13 @@ use spindle_gearman::{
     wire::{Assignment, GrabKind, Request, Response},
 };
 
+use self::{
+    admin::{Admin, Function, lost},
+    priorities::Priorities,
+};
 use super::{
     Other, Rest, Route, Taken, Waiting,
-    dial::{dial, resolve},
-    job::{DoorName, Job, Name},
+    job::{DoorName, Job, Name, digest},
     left_there,
 };
 use crate::client::progress::Progress;
@@ -39,20 +42,14 @@ const BATCH_MAX: usize = 100;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// No packet of gearmand is longer than we can hold; it has no limit of its own.
 const PACKET_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// No line of the text protocol is longer: a function's name and numbers.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// How long a job that went over is kept once it is done, so that it is known in a second run.
 const KEEP_MS: u64 = 3_600_000;
-/// The priorities of the Gearman door, in the order in which `prioritystatus` counts them.
-const PRIORITIES: [(&str, i64); 3] = [("high", 1), ("normal", 0), ("low", -1)];
 
 /// gearmand.
 pub struct Gearman {
     worker: Connection,
-    admin: BufReader<TcpStream>,
+    admin: Admin,
     queues: Vec<String>,
-    /// What tells this run of this server from most others.
-    pid: u64,
     /// The functions that are still to be done, the present one first; none: nobody has looked yet.
     functions: Option<VecDeque<String>>,
     foreground: Foreground,
@@ -72,28 +69,15 @@ struct Foreground {
     known: Option<u64>,
 }
 
-/// Jobs of a function.
-struct Function {
-    name: String,
-    total: u64,
-    running: u64,
-}
-
 impl Gearman {
     /// Connects to HOST:PORT, or to the usual port of a host.
     pub fn connect(address: &str, queues: &[String]) -> anyhow::Result<Self> {
-        let mut admin = BufReader::new(dial(&resolve(address, PORT)?, ANSWER_TIME_MAX)?);
-        let pid = ask_line(&mut admin, "getpid").with_context(|| format!("asking {address}"))?;
-        let Some(pid) = pid.strip_prefix("OK ").and_then(|pid| pid.parse().ok()) else {
-            bail!("that is no gearmand at {address}: it says `{pid}`");
-        };
-        let peer = admin.get_ref().peer_addr()?;
-        let worker = Connection::open(peer, ANSWER_TIME_MAX, PACKET_BYTES_MAX);
+        let admin = Admin::connect(address)?;
+        let worker = Connection::open(admin.peer()?, ANSWER_TIME_MAX, PACKET_BYTES_MAX);
         Ok(Self {
             worker: worker.with_context(|| format!("cannot connect to {address}"))?,
             admin,
             queues: queues.to_vec(),
-            pid,
             functions: None,
             foreground: Foreground::default(),
             left: 0,
@@ -102,37 +86,18 @@ impl Gearman {
         })
     }
 
-    /// The wanted functions, as `status` counts their jobs.
-    fn status(&mut self) -> anyhow::Result<Vec<Function>> {
-        let mut functions = vec![];
-        for line in ask_lines(&mut self.admin, "status")? {
-            // A name may have tabs.
-            let mut fields = line.rsplitn(4, '\t');
-            let mut next = || fields.next().unwrap_or_default().to_owned();
-            let (_workers, running, total, name) = (next(), next(), next(), next());
-            if self.wants(&name) {
-                functions.push(Function {
-                    name,
-                    total: number(&total)?,
-                    running: number(&running)?,
-                });
-            }
-        }
+    /// The wanted functions.
+    fn functions(&mut self) -> anyhow::Result<Vec<Function>> {
+        let mut functions = self.admin.functions()?;
+        functions.retain(|function| self.wants(&function.name));
         Ok(functions)
     }
 
-    /// How many jobs wait of each wanted function, by priority.
-    fn priorities(&mut self) -> anyhow::Result<HashMap<String, [u64; 3]>> {
-        let mut counts = HashMap::new();
-        for line in ask_lines(&mut self.admin, "prioritystatus")? {
-            let mut fields = line.rsplitn(5, '\t');
-            let mut next = || fields.next().unwrap_or_default().to_owned();
-            let (_workers, low, normal, high, name) = (next(), next(), next(), next(), next());
-            if self.wants(&name) {
-                counts.insert(name, [number(&high)?, number(&normal)?, number(&low)?]);
-            }
-        }
-        Ok(counts)
+    /// How many jobs of each wanted function wait, by priority.
+    fn priorities(&mut self) -> anyhow::Result<Priorities> {
+        let mut counts = self.admin.priorities()?;
+        counts.retain(|name, _| self.wants(name));
+        Ok(Priorities(counts))
     }
 
     fn wants(&self, function: &str) -> bool {
@@ -141,7 +106,7 @@ impl Gearman {
 
     /// The functions that are to be done, the first of which the worker can do.
     fn start(&mut self) -> anyhow::Result<VecDeque<String>> {
-        let functions = self.status()?.into_iter().filter(|function| function.total > 0);
+        let functions = self.functions()?.into_iter().filter(|function| function.total > 0);
         let functions: VecDeque<String> = functions.map(|function| function.name).collect();
         self.can_do(functions.front())?;
         Ok(functions)
@@ -214,16 +179,10 @@ impl Gearman {
         if jobs.iter().all(is_known) {
             return Ok(());
         }
-        let (mut handles, mut last) = (HashSet::new(), 0);
-        for line in ask_lines(&mut self.admin, "show jobs")? {
-            // Handle, retries, whether it is to be passed over, whether it is queued by itself.
-            let mut fields = line.split('\t');
-            let handle = fields.next().unwrap_or_default().as_bytes();
-            last = last.max(handle_number(handle));
-            if fields.next_back() == Some("0") {
-                handles.insert(handle.to_vec());
-            }
-        }
+        let jobs = self.admin.jobs()?;
+        let last = jobs.iter().map(|job| handle_number(&job.handle)).max().unwrap_or(0);
+        let awaited = jobs.into_iter().filter(|job| job.is_foreground);
+        let handles = awaited.map(|job| job.handle).collect();
         self.foreground = Foreground { handles, known: Some(last) };
         Ok(())
     }
@@ -233,10 +192,9 @@ impl Gearman {
         &mut self,
         job: Assignment,
         clients: u64,
-        grabbed: &mut HashMap<String, [u64; 3]>,
+        grabbed: &mut Priorities,
     ) -> Option<Taken<Bytes>> {
-        let name = String::from_utf8_lossy(&job.function);
-        let priority = grabbed.get_mut(&*name).map_or(0, next_priority);
+        let priority = grabbed.next(&String::from_utf8_lossy(&job.function));
         if clients > 0 || self.foreground.handles.contains(&job.handle[..]) {
             self.awaited += 1;
             return None;
@@ -271,14 +229,8 @@ impl Gearman {
     /// What tells a job from those of the same number in other runs of a server, and on others: the
     /// process of the server, and what the job is.
     fn mark(&self, job: &Assignment, unique: &[u8]) -> String {
-        let mut sum = Sha256::new();
-        for part in [&job.handle[..], &job.function, unique] {
-            sum.update((part.len() as u64).to_be_bytes());
-            sum.update(part);
-        }
-        let sum = sum.finalize();
-        let digits: String = sum.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("gearmand-{}-{digits}", self.pid)
+        let digest = digest(&[&job.handle, &job.function, unique]);
+        format!("gearmand-{}-{}", self.admin.pid(), &digest[..16])
     }
 
     fn send(&mut self, request: &Request) -> anyhow::Result<()> {
@@ -296,16 +248,7 @@ impl Other for Gearman {
     const ROUTE: Route = Route::Import;
 
     fn waiting(&mut self) -> anyhow::Result<Vec<Waiting>> {
-        let mut waiting = vec![];
-        for (queue, counts) in self.priorities()? {
-            for ((state, _), jobs) in PRIORITIES.iter().zip(counts) {
-                if jobs > 0 {
-                    waiting.push(Waiting { queue: queue.clone(), state, jobs });
-                }
-            }
-        }
-        waiting.sort_by(|a, b| (&a.queue, a.state).cmp(&(&b.queue, b.state)));
-        Ok(waiting)
+        Ok(self.priorities()?.rows())
     }
 
     fn take(&mut self, _: &Progress) -> anyhow::Result<Vec<Taken<Bytes>>> {
@@ -323,7 +266,7 @@ impl Other for Gearman {
             }
             self.learn_foreground(&jobs)?;
             let clients = self.clients(&jobs)?;
-            let mut grabbed = differences(before, &self.priorities()?);
+            let mut grabbed = before.gone_until(&self.priorities()?);
             let jobs = jobs.into_iter().zip(clients);
             let taken: Vec<_> = jobs
                 .filter_map(|(job, clients)| self.described(job, clients, &mut grabbed))
@@ -350,7 +293,7 @@ impl Other for Gearman {
     }
 
     fn rest(&mut self) -> anyhow::Result<Rest> {
-        let functions = self.status()?;
+        let functions = self.functions()?;
         let total: u64 = functions.iter().map(|function| function.total).sum();
         let at_work: u64 = functions.iter().map(|function| function.running).sum();
         let left = total.saturating_sub(at_work);
@@ -371,32 +314,6 @@ impl Other for Gearman {
     }
 }
 
-/// How many jobs of each priority have gone. Those that are not due yet stay in both counts.
-fn differences(
-    mut before: HashMap<String, [u64; 3]>,
-    after: &HashMap<String, [u64; 3]>,
-) -> HashMap<String, [u64; 3]> {
-    for (function, counts) in &mut before {
-        let after = after.get(function).copied().unwrap_or_default();
-        for (count, after) in counts.iter_mut().zip(after) {
-            *count = count.saturating_sub(after);
-        }
-    }
-    before
-}
-
-/// The priority of the next job of a function, of which so many have come of each: the highest come
-/// first.
-fn next_priority(grabbed: &mut [u64; 3]) -> i64 {
-    for (count, (_, priority)) in grabbed.iter_mut().zip(PRIORITIES) {
-        if *count > 0 {
-            *count -= 1;
-            return priority;
-        }
-    }
-    0
-}
-
 /// By which key the Gearman door knows a job, so that what is submitted there joins it: the unique
 /// and the function, or what stands for the payload.
 fn key(job: &Assignment, unique: &[u8]) -> Option<Vec<u8>> {
@@ -413,50 +330,6 @@ fn key(job: &Assignment, unique: &[u8]) -> Option<Vec<u8>> {
 fn handle_number(handle: &[u8]) -> u64 {
     let digits = handle.rsplit(|byte| *byte == b':').next().unwrap_or_default();
     str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX)
-}
-
-fn number(text: &str) -> anyhow::Result<u64> {
-    text.parse().with_context(|| format!("gearmand counts `{text}` jobs"))
-}
-
-fn ask_line(admin: &mut BufReader<TcpStream>, command: &str) -> anyhow::Result<String> {
-    admin.get_mut().write_all(format!("{command}\n").as_bytes()).map_err(lost)?;
-    read_line(admin)
-}
-
-/// A list, which a line with a dot ends.
-fn ask_lines(admin: &mut BufReader<TcpStream>, command: &str) -> anyhow::Result<Vec<String>> {
-    let mut line = ask_line(admin, command)?;
-    let mut lines = vec![];
-    while line != "." {
-        if line.starts_with("ERR ") {
-            bail!("gearmand does not know `{command}`: it says `{line}`");
-        }
-        lines.push(line);
-        line = read_line(admin)?;
-    }
-    Ok(lines)
-}
-
-fn read_line(admin: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
-    let mut line = Vec::new();
-    admin.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(lost)?;
-    if line.is_empty() {
-        return Err(lost(ErrorKind::UnexpectedEof.into()));
-    }
-    let line = String::from_utf8_lossy(&line);
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-fn lost(error: io::Error) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            anyhow!("gearmand does not answer; run it again: it goes on where it was")
-        }
-        ErrorKind::InvalidData => anyhow!(error).context("that is no gearmand"),
-        _ => anyhow!(error)
-            .context("lost the connection to gearmand; run it again: it goes on where it was"),
-    }
 }
 
 fn unexpected(response: &Response) -> anyhow::Error {
