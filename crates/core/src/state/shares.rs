@@ -309,10 +309,8 @@ impl Queue {
     }
 
     fn weight_of(&self, number: u32) -> u32 {
-        match (&self.settings.fair, self.share(number)) {
-            (Some(fair), Some(share)) => fair.weight_of(&share.key),
-            _ => 1,
-        }
+        let Some(fair) = &self.settings.fair else { return 1 };
+        self.share(number).map_or(1, |share| fair.weight_of(&share.key))
     }
 
     /// What a share of this number moves on by in its turn.
