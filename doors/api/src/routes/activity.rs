@@ -182,7 +182,7 @@ pub(crate) async fn follow(
     State(api): State<Api>,
     JobPath(which): JobPath,
     Args(asked): Args<FollowAsked>,
-    mut pass: Pass,
+    pass: Pass,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let id = jobs::find(&api, which).await?;
@@ -191,14 +191,12 @@ pub(crate) async fn follow(
         digits(last).ok_or_else(|| Problem::out_of_range("Last-Event-ID is an offset of output"))
     });
     let from = last.transpose()?.unwrap_or(asked.from);
-    let with_output = may_inspect(&api, &mut pass, id).await;
     let stopping = api.stopping();
     let follower = Follower {
         api,
         pass,
         id,
         from,
-        with_output,
         follow: asked.follow.unwrap_or(true),
         status: None,
         progress: None,
@@ -213,12 +211,6 @@ pub(crate) async fn follow(
     Ok(Stream::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-/// Whether a request may see payloads of a job's queue.
-async fn may_inspect(api: &Api, pass: &mut Pass, id: JobId) -> bool {
-    let queue = api.bridge().durable(api.engine().jobs().queue_of(JobRef::Id(id))).await;
-    pass.allows_as(Role::Inspect, Target::Job(&mut || queue.clone())).is_ok()
-}
-
 /// One client that follows a job.
 struct Follower {
     api: Api,
@@ -227,7 +219,6 @@ struct Follower {
     id: JobId,
     /// The offset of the next output.
     from: u64,
-    with_output: bool,
     /// Whether to wait for more at the end.
     follow: bool,
     /// As it was sent last.
@@ -253,7 +244,7 @@ impl Follower {
             let api = self.api.clone();
             let change = Change::of(&api, self.id);
             match look(&api, self.id, self.from).await {
-                Some(seen) => self.take(seen),
+                Some(seen) => self.take(seen).await,
                 None => self.end("gone", json!({})),
             }
             let may_change = self.status.is_none_or(|status| !status.is_finished());
@@ -270,7 +261,7 @@ impl Follower {
     }
 
     /// Sends what is new.
-    fn take(&mut self, Activity { status, progress, output }: Activity) {
+    async fn take(&mut self, Activity { status, progress, output }: Activity) {
         if self.status != Some(status) && !status.is_finished() {
             self.push("status", None, json!({ "status": status_word(status) }));
         }
@@ -282,15 +273,24 @@ impl Follower {
             }
         }
         self.from = output.next;
-        let shown = if self.with_output { &output.pieces[..] } else { &[] };
-        for piece in shown {
-            let next = piece.offset + piece.bytes.len() as u64;
-            self.push("output", Some(next), json!(PieceShown::of(piece)));
+        if !output.pieces.is_empty() && self.may_inspect().await {
+            for piece in &output.pieces {
+                let next = piece.offset + piece.bytes.len() as u64;
+                self.push("output", Some(next), json!(PieceShown::of(piece)));
+            }
         }
         // There may be more pages of output.
         if status.is_finished() && output.pieces.is_empty() {
             self.end("ended", json!({ "status": status_word(status) }));
         }
+    }
+
+    /// Whether the client may see output: it is asked anew each time, as the token may have lost the
+    /// role, or the job have been moved.
+    async fn may_inspect(&mut self) -> bool {
+        let queue = self.api.engine().jobs().queue_of(JobRef::Id(self.id));
+        let queue = self.api.bridge().durable(queue).await;
+        self.pass.allows_as(Role::Inspect, Target::Job(&mut || queue.clone())).is_ok()
     }
 
     fn end(&mut self, kind: &str, data: serde_json::Value) {
