@@ -425,6 +425,7 @@ pub(crate) struct ScheduledJob {
     pub fails_max: Option<u32>,
     #[serde(default)]
     pub tags: Vec<String>,
+    pub fair_key: Option<String>,
 }
 
 #[derive(Deserialize)]
