@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::HeaderMap;
 use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -24,13 +24,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::jobs;
 use crate::api::Api;
-use crate::extract::{Args, JobPath};
+use crate::extract::{Args, JobPath, last_event_id};
 use crate::instant;
 use crate::numbers::{digits, wait_ms};
 use crate::routes::events::KEEP_ALIVE;
 use crate::view::{ProgressShown, status_word, text};
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long to wait when too many wait already.
 const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -186,8 +185,7 @@ pub(crate) async fn follow(
     headers: HeaderMap,
 ) -> Answered<Response> {
     let id = jobs::find(&api, which).await?;
-    let last = headers.get(LAST_EVENT_ID).map(|last| last.to_str().unwrap_or("\u{fffd}"));
-    let last = last.filter(|last| !last.is_empty()).map(|last| {
+    let last = last_event_id(&headers).map(|last| {
         digits(last).ok_or_else(|| Problem::out_of_range("Last-Event-ID is an offset of output"))
     });
     let from = last.transpose()?.unwrap_or(asked.from);
