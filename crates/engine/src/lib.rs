@@ -87,4 +87,4 @@ pub use views::{
     AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
 };
 pub use wait::{Activity, Caller, Progress, SleepReply};
-pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputPage, OutputPiece};
+pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputFrom, OutputPage, OutputPiece};

@@ -74,6 +74,20 @@ async fn output_is_read_page_by_page_and_over_the_end() {
     assert_eq!((texts(&all), &all["next"]), (vec!["one\n", "zwei é\n"], &json!(12)));
     assert_eq!((&all["pieces"][1]["offset"], &all["pieces"][1]["attempt"]), (&json!(4), &json!(1)));
     assert_eq!(texts(&output(&bench, id, "?from=4").await), ["zwei é\n"]);
+    for (query, expected) in [
+        ("?tail_bytes=0", &[][..]),
+        ("?tail_bytes=8", &["zwei é\n"]),
+        ("?tail_bytes=9", &["one\n", "zwei é\n"]),
+    ] {
+        let end = output(&bench, id, query).await;
+        assert_eq!((&texts(&end)[..], &end["next"]), (expected, &json!(12)), "{query}");
+    }
+    for (query, code) in
+        [("from=4&tail_bytes=1", "bad_field"), ("tail_bytes=65537", "out_of_range")]
+    {
+        let refused = bench.get(&format!("/api/v1/jobs/{id}/output?{query}")).await;
+        refused.is_problem(400, code);
+    }
     bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await.is(204);
     let ended = output(&bench, id, "?from=12&wait_s=300").await;
     assert_eq!(ended, json!({ "pieces": [], "next": 12, "status": "done" }));
