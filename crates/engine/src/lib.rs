@@ -75,7 +75,7 @@ pub use read::{
     ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
-pub use schedules::{PutSchedule, ScheduleNow};
+pub use schedules::{PutSchedule, ScheduleNow, SchedulePage};
 pub use spindle_log::Room as DiskRoom;
 pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};
 pub use spindle_matching::{

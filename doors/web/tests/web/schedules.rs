@@ -291,6 +291,39 @@ async fn the_page_says_what_came_of_its_times() {
 }
 
 #[tokio::test]
+async fn the_overview_names_schedules_whose_newest_time_came_to_no_job() {
+    let bench = Bench::new();
+    for (name, queue) in [("held", "q"), ("refused", "full"), ("well", "other")] {
+        let overlap = if name == "well" { "allow" } else { "skip" };
+        let schedule = json!({ "expression": "every 60s", "overlap": overlap,
+                               "job": { "queue": queue } });
+        put(&bench, name, schedule).await;
+    }
+    let full = json!({ "jobs_max": 1 });
+    bench.api("", "PUT", "/api/v1/queues/full/settings", Some(full)).await;
+    bench.submit(json!({ "queue": "full" })).await;
+    a_minute_later(&bench);
+    let page = bench.page("/").await;
+    page.is_sound("a refused schedule");
+    page.says("refused The job of its newest time was refused: the queue");
+    assert!(page.links().contains(&"/schedule?name=refused"), "{:?}", page.links());
+    assert!(!page.links().contains(&"/schedule?name=held"), "its first job came");
+    a_minute_later(&bench);
+    let page = bench.page("/").await;
+    let job = shown(&bench, "held").await["last_job"].to_string();
+    page.says(&format!(
+        "held Held up: its last job, {job}, was unfinished when its newest time came."
+    ));
+    assert!(page.links().contains(&"/schedule?name=held"), "{:?}", page.links());
+    assert!(!page.links().contains(&"/schedule?name=well"), "{:?}", page.links());
+    // Once its job has ended, and once somebody has paused it, there is nothing to do.
+    bench.api("", "DELETE", &format!("/api/v1/jobs/{job}"), None).await;
+    bench.api("", "POST", "/api/v1/schedules/refused/pause", None).await;
+    let page = bench.page("/").await;
+    assert!(!page.links().iter().any(|link| link.starts_with("/schedule?")), "{:?}", page.links());
+}
+
+#[tokio::test]
 async fn a_schedule_may_have_any_name_and_many_make_pages() {
     let bench = Bench::new();
     let mut browser = Browser::new(&bench);
