@@ -114,6 +114,21 @@ pub(crate) struct JobBytes {
     pub result: Option<ResultBytes>,
 }
 
+/// What a job's workers wrote, or some of it.
+#[derive(Deserialize, Default)]
+pub(crate) struct Output {
+    pub pieces: Vec<OutputPiece>,
+    /// How many bytes there are up to here.
+    pub next: u64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct OutputPiece {
+    pub offset: u64,
+    pub attempt: u32,
+    pub text: String,
+}
+
 #[derive(Deserialize)]
 pub(crate) struct ResultBytes {
     pub value: Option<Box<RawValue>>,
