@@ -261,7 +261,9 @@ fn a_schedule_is_previewed_saved_run_paused_and_removed() {
 #[test]
 fn output_is_followed_where_it_is_read() {
     let served = Served::empty(&[]);
-    let id = served.submit(&json!({ "queue": "mail", "payload": vec!["line"; 60] }));
+    // The lease outlasts every wait below: its end would move the page too.
+    let job = json!({ "queue": "mail", "payload": vec!["line"; 60], "ttr_ms": 3_600_000 });
+    let id = served.submit(&job);
     served.lease("mail", "w");
     let write = |text: &str| {
         served.ask(&format!("POST /api/v1/jobs/{id}/output"), &json!({ "text": text }));
