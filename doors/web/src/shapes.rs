@@ -232,7 +232,6 @@ pub(crate) struct Counts {
     pub ready: u64,
     pub leased: u64,
     pub parked: u64,
-    #[serde(default)]
     pub blocked: u64,
     pub done: u64,
     pub dead: u64,
