@@ -124,9 +124,8 @@ fn pages_follow_what_happens() {
 fn targets_of_jobd_are_paused_and_workers_that_come_are_seen() {
     let mut served = Served::empty(&[]);
     let browser = Browser::of(&served.http);
-    browser.open("/jobd");
+    browser.open_live("/jobd");
     browser.says("Workers of jobd are here once they register at the master");
-    browser.run("window.isFirst = true");
     served.jobd_worker("srv-1", &[("mail", 5, 3)]);
     // Nothing loads the page again, and nothing is in the server's log.
     browser.says("srv-1");
