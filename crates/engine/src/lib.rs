@@ -75,7 +75,7 @@ pub use read::{
     ScanPage, ScannedJob, Survey,
 };
 pub use replica::{Change, Changes};
-pub use schedules::{PutSchedule, ScheduleNow};
+pub use schedules::{PutSchedule, ScheduleNow, SchedulePage};
 pub use spindle_log::Room as DiskRoom;
 pub use spindle_log::copy::{FORMAT as LOG_FORMAT, SegmentReader};
 pub use spindle_matching::{
@@ -87,4 +87,4 @@ pub use views::{
     AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
 };
 pub use wait::{Activity, Caller, Progress, SleepReply};
-pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputPage, OutputPiece};
+pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputFrom, OutputPage, OutputPiece};

@@ -148,6 +148,18 @@ impl EngineBridge {
         Ok(Some(self.durable(answer).await))
     }
 
+    /// Begins to wait for the next change of a job's [`Activity`](spindle_engine::Activity). To be
+    /// begun before the activity is looked at, so that no change is missed between the two.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait already.
+    pub fn next_change(&self, job: JobId) -> Result<Wait<'_>, Refused> {
+        let caller = self.caller();
+        let ticket = self.engine.waits().for_change(&caller, job)?;
+        Ok(self.wait(caller, ticket))
+    }
+
     /// As [`EngineBridge::call`], for calls that change something: what they did, or why they were
     /// refused, is durable when this returns.
     pub async fn change<T>(

@@ -73,7 +73,7 @@ codes! {
     SegmentGone "segment_gone" GONE "The log holds the segment no more",
     NoFiles "no_files" CONFLICT "The server's log is in no files",
     NoJobdMaster "no_jobd_master" CONFLICT "The server runs no jobd master",
-    RevisionMismatch "revision_mismatch" PRECONDITION_FAILED "The job changed meanwhile",
+    RevisionMismatch "revision_mismatch" PRECONDITION_FAILED "It is not as the request expects it",
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The body is too large",
     UnsupportedType "unsupported_type" UNSUPPORTED_MEDIA_TYPE "The body must be application/json",
     RangeNotSatisfiable "range_not_satisfiable" RANGE_NOT_SATISFIABLE

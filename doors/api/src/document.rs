@@ -38,6 +38,9 @@ const KEY: &str = "^[!-~]([ -~]{0,253}[!-~])?$";
 const STATUSES: &str = "^(scheduled|ready|leased|parked|blocked|done|dead)\
                         (,(scheduled|ready|leased|parked|blocked|done|dead))*$";
 
+const OUTCOMES: &str = "^(submitted|missed|overlapped|pending|refused)\
+                        (,(submitted|missed|overlapped|pending|refused))*$";
+
 /// The document as text: its paths in the order of the routes, which is that of reading.
 pub(crate) fn text(description: &OpenApi) -> String {
     let mut rest = document(description);
@@ -80,7 +83,7 @@ fn document(description: &OpenApi) -> Value {
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
 /// What fields and parameters say by one word.
-fn formats() -> [(&'static str, Value); 18] {
+fn formats() -> [(&'static str, Value); 19] {
     let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });
     [
@@ -98,6 +101,7 @@ fn formats() -> [(&'static str, Value); 18] {
         ("time-or-now", json!({ "anyOf": [time, { "const": "now" }] })),
         ("feed-id", json!({ "format": "feed-id", "pattern": FEED, "examples": ["16.0"] })),
         ("offset", json!({ "format": "offset", "pattern": OFFSET, "examples": ["512"] })),
+        ("schedule-outcomes", json!({ "pattern": OUTCOMES, "examples": ["refused"] })),
         ("idempotency-key", json!({ "pattern": KEY, "examples": ["order-4711"] })),
         ("entity-tag", json!({ "format": "entity-tag", "pattern": TAG, "examples": ["\"7\""] })),
         ("traceparent", json!({ "pattern": TRACEPARENT })),

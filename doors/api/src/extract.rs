@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -116,6 +116,15 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri);
     read.map(|Query(value)| value).map_err(|error| Problem::bad_field(error.body_text()))
+}
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Where a client that comes back to a stream of events was. Browsers send an empty one for none.
+/// One that is no text is U+FFFD, which no stream takes.
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("\u{fffd}"));
+    id.filter(|id| !id.is_empty())
 }
 
 /// The job a path names.

@@ -46,6 +46,7 @@ impl Links {
     }
 }
 
+/// The jobs by levels, each behind all that its jobs wait for.
 fn levels(before: &[Result<BTreeSet<usize>, String>], names: &[&str]) -> Answered<Vec<Vec<usize>>> {
     let mut open: Vec<usize> =
         before.iter().map(|it| it.as_ref().map_or(0, BTreeSet::len)).collect();
@@ -71,20 +72,23 @@ fn levels(before: &[Result<BTreeSet<usize>, String>], names: &[&str]) -> Answere
     if count == open.len() { Ok(levels) } else { Err(circle(before, &open, names)) }
 }
 
-/// Whoever goes from one job that is left to one before it that is left comes round.
+/// The refusal of jobs that wait for each other, with one circle of them.
+///
+/// Each job that is left waits for another one that is left. So a path from job to job comes to one
+/// that it has been at: the circle is what lies in between.
 fn circle(before: &[Result<BTreeSet<usize>, String>], open: &[usize], names: &[&str]) -> Problem {
     let next = |place: usize| {
         let mut others = before[place].iter().flatten();
         others.find(|other| open[**other] > 0).copied()
     };
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     let mut at = open.iter().position(|open| *open > 0);
-    while let Some(place) = at.filter(|place| !way.contains(place)) {
-        way.push(place);
+    while let Some(place) = at.filter(|place| !path.contains(place)) {
+        path.push(place);
         at = next(place);
     }
-    let from = way.iter().position(|place| Some(*place) == at).unwrap_or_default();
-    let mut named: Vec<&str> = way[from..].iter().map(|place| names[*place]).collect();
+    let from = path.iter().position(|place| Some(*place) == at).unwrap_or_default();
+    let mut named: Vec<&str> = path[from..].iter().map(|place| names[*place]).collect();
     named.extend(at.map(|place| names[place]));
     let detail =
         format!("jobs of the request wait for each other in a circle: {}", named.join(" after "));

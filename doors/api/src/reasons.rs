@@ -17,8 +17,8 @@ const WORD_BYTES_MAX: usize = 256;
 /// One thing that is known.
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Reason {
-    /// For programs: `scheduled`, `backoff`, `parked`, `blocked`, `leased`, `done`, `dead`, `deleted`, `paused`,
-    /// `constraint`, `position`, `fair_share`, `nobody_waits`, `workers_wait`, `last_attempt`.
+    /// For programs: `scheduled`, `backoff`, `parked`, `blocked`, `leased`, `done`, `dead`,
+    /// `deleted`, `paused`, `constraint`, `position`, `fair_share`, `nobody_waits`, `workers_wait`, `last_attempt`.
     pub code: &'static str,
     /// For people.
     pub text: String,

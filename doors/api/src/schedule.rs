@@ -56,6 +56,25 @@ pub(crate) enum Outcome {
     Refused,
 }
 
+/// What came of times, as a query names it.
+const OUTCOMES: [(&str, schedule::Outcome); 5] = [
+    ("submitted", schedule::Outcome::Submitted),
+    ("missed", schedule::Outcome::Missed),
+    ("overlapped", schedule::Outcome::Overlapped),
+    ("pending", schedule::Outcome::Pending),
+    ("refused", schedule::Outcome::Refused),
+];
+
+/// The outcomes that a query names, parted by commas.
+pub(crate) fn outcomes(words: &str) -> Answered<Vec<schedule::Outcome>> {
+    let read = |word: &str| {
+        let known = OUTCOMES.iter().find(|(known, _)| *known == word);
+        let unknown = || Problem::out_of_range(format!("outcome: `{word}` is none"));
+        known.map(|(_, outcome)| *outcome).ok_or_else(unknown)
+    };
+    words.split(',').map(read).collect()
+}
+
 const MISSED_MAX: u32 = 100;
 
 /// A schedule to put.

@@ -178,21 +178,34 @@ impl Asked {
 }
 
 /// Takes jobs, each for itself: an answer for each of them, all durable, after one wait for the disk.
-/// They are taken in their order, but for those that wait for later ones of the request.
+/// They are taken in their order, but for those that wait for later ones of the request. One that
+/// was refused already keeps its place, so that a refusal can name jobs by their places.
 ///
 /// # Errors
 ///
 /// They wait for each other in a circle, or two have the same name.
-pub(crate) async fn take_many(api: &Api, wanted: Vec<Wanted>) -> Answered<Vec<Answered<Taken>>> {
-    if let Some(links) = Links::of(wanted.iter().map(Wanted::linked))? {
+pub(crate) async fn take_many(
+    api: &Api,
+    wanted: Vec<Answered<Wanted>>,
+) -> Answered<Vec<Answered<Taken>>> {
+    let none = Linked::default();
+    let linked = wanted.iter().map(|job| job.as_ref().map_or(&none, Wanted::linked));
+    if let Some(links) = Links::of(linked)? {
         return Ok(take_linked(api, wanted, links).await);
     }
+    let mut ready = Vec::with_capacity(wanted.len());
+    // None: the next of those that are submitted.
+    let refused: Vec<Option<Problem>> =
+        wanted.into_iter().map(|job| job.map(|job| ready.push(job)).err()).collect();
     let mut answers = Gated::open(());
-    let asked = submit_all(api, wanted, &mut answers).await;
+    let mut asked = submit_all(api, ready, &mut answers).await.into_iter();
     api.bridge().durable(answers).await;
-    let mut taken = Vec::with_capacity(asked.len());
-    for asked in asked {
-        taken.push(asked.resolve(api).await);
+    let mut taken = Vec::with_capacity(refused.len());
+    for problem in refused {
+        taken.push(match problem {
+            Some(problem) => Err(problem),
+            None => asked.next().expect("one for each that was ready").resolve(api).await,
+        });
     }
     Ok(taken)
 }
@@ -215,7 +228,7 @@ async fn submit_all(api: &Api, wanted: Vec<Wanted>, answers: &mut Gated<()>) -> 
         };
         submitted.extend(taken.into_iter().map(|answer| answers.absorb(answer)));
         if !jobs.is_empty() {
-            // Others come in between.
+            // The thread's other requests get a turn.
             tokio::task::yield_now().await;
         }
     }
@@ -223,20 +236,24 @@ async fn submit_all(api: &Api, wanted: Vec<Wanted>, answers: &mut Gated<()>) -> 
     claims.into_iter().zip(submitted).map(asked).collect()
 }
 
-/// Others come in between after so many jobs.
+/// After so many jobs the thread's other requests get a turn.
 const LINKED_PER_TURN: usize = 32;
 
 /// As [`take_many`], level by level: a job is submitted when those that it waits for have numbers.
-async fn take_linked(api: &Api, wanted: Vec<Wanted>, links: Links) -> Vec<Answered<Taken>> {
+async fn take_linked(
+    api: &Api,
+    wanted: Vec<Answered<Wanted>>,
+    links: Links,
+) -> Vec<Answered<Taken>> {
     let mut taken: Vec<Option<Answered<Taken>>> = wanted.iter().map(|_| None).collect();
-    let mut wanted: Vec<Option<Wanted>> = wanted.into_iter().map(Some).collect();
+    let mut wanted: Vec<Option<Answered<Wanted>>> = wanted.into_iter().map(Some).collect();
     let mut answers = Gated::open(());
-    let mut since_others = 0;
+    let mut since_turn = 0;
     for level in links.levels {
         let (mut places, mut ready) = (Vec::new(), Vec::new());
         for place in level {
             let Some(job) = wanted[place].take() else { continue };
-            match job.behind(&links.before[place], &taken) {
+            match job.and_then(|job| job.behind(&links.before[place], &taken)) {
                 Ok(job) => {
                     places.push(place);
                     ready.push(job);
@@ -244,7 +261,7 @@ async fn take_linked(api: &Api, wanted: Vec<Wanted>, links: Links) -> Vec<Answer
                 Err(problem) => taken[place] = Some(Err(problem)),
             }
         }
-        since_others += ready.len();
+        since_turn += ready.len();
         let asked = submit_all(api, ready, &mut answers).await;
         for (place, asked) in places.into_iter().zip(asked) {
             taken[place] = Some(match asked.submitted {
@@ -252,8 +269,8 @@ async fn take_linked(api: &Api, wanted: Vec<Wanted>, links: Links) -> Vec<Answer
                 Err(_) => asked.resolve(api).await,
             });
         }
-        if since_others >= LINKED_PER_TURN {
-            since_others = 0;
+        if since_turn >= LINKED_PER_TURN {
+            since_turn = 0;
             tokio::task::yield_now().await;
         }
     }

@@ -26,7 +26,7 @@
   };
   setInterval(tick, 10000);
 
-  // What can be undone for a minute is not offered after it.
+  // An undo is offered for as long as it can be had.
   const expire = () => {
     for (const offer of document.querySelectorAll("[data-until]")) {
       if (Date.parse(offer.dataset.until) > Date.now()) continue;
@@ -40,13 +40,14 @@
   const tab = document.querySelector(".tabs [aria-current]");
   if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.clientWidth / 2;
 
-  // Forms are not replaced under the hands of who fills them in.
+  // Forms are not replaced under the hands of who fills them in, nor output that is scrolled back.
   const isBusy = () => {
     const at = document.activeElement;
     const isTyping = at && main.contains(at) && /^(INPUT|TEXTAREA|SELECT|BUTTON)$/.test(at.tagName);
     const selection = getSelection();
     const isSelecting = selection && !selection.isCollapsed && main.contains(selection.anchorNode);
-    return isTyping || isSelecting || marks().length
+    const isBack = [...main.querySelectorAll(".tail")].some((tail) => tail.scrollTop < 0);
+    return isTyping || isSelecting || isBack || marks().length
       || main.querySelector("form[method=post]:not([data-aside]), details[open]");
   };
 
@@ -96,35 +97,53 @@
     return copy.textContent;
   };
 
-  const show = async () => {
-    if (isReading) return;
+  // The page as it is now, if that can be had.
+  const read = async () => {
+    if (isReading) return null;
     isReading = true;
     wasMoved = false;
-    news.hidden = true;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (answer.redirected || !answer.ok) return;
+      if (answer.redirected || !answer.ok) return null;
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const found = next.getElementById("main");
-      if (!found || isBusy()) return;
-      const rows = [...main.querySelectorAll("[data-key]")];
-      const before = new Map(rows.map((row) => [row.dataset.key, shown(row)]));
-      main.replaceChildren(...found.childNodes);
-      dressMarks();
-      flash(before);
+      return isBusy() ? null : next.getElementById("main");
     } catch {
       // The feed says when the server is there again.
+      return null;
     } finally {
       isReading = false;
+    }
+  };
+
+  const show = async () => {
+    if (isReading) return;
+    news.hidden = true;
+    const found = await read();
+    if (!found) return;
+    const rows = [...main.querySelectorAll("[data-key]")];
+    const before = new Map(rows.map((row) => [row.dataset.key, shown(row)]));
+    main.replaceChildren(...found.childNodes);
+    dressMarks();
+    flash(before);
+  };
+
+  // Parts that are followed change where they are, while the rest is read.
+  const follow = async () => {
+    const parts = [...main.querySelectorAll("[data-follow]")];
+    const found = parts.length ? await read() : null;
+    for (const part of found ? parts : []) {
+      const next = found.querySelector(`#${part.id}`);
+      if (next) part.replaceWith(next);
     }
   };
 
   const moved = () => {
     wasMoved = true;
     if (document.hidden || isBusy()) return;
+    if (scrollY <= 200) return show();
     // What is being read does not jump.
-    if (scrollY > 200) news.hidden = false;
-    else show();
+    news.hidden = false;
+    follow();
   };
   news.addEventListener("click", () => {
     scrollTo(0, 0);
@@ -140,7 +159,8 @@
     if (isSeen && main.querySelector("[data-again]") && !isBusy()) show();
   }, 5000);
 
-  const feed = new EventSource("/live");
+  const own = main.querySelector("[data-feed]");
+  const feed = new EventSource(own ? own.dataset.feed : "/live");
   feed.addEventListener("open", () => { badge.hidden = false; });
   feed.addEventListener("error", () => { badge.hidden = true; });
   feed.addEventListener("moved", moved);

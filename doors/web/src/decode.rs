@@ -79,6 +79,49 @@ pub(crate) fn shown(bytes: &[u8], kind: &str, is_whole: bool, view: View) -> Sho
     Shown { kind: named, body, is_cut: is_full || !is_whole }
 }
 
+/// A text for eyes, as it is.
+pub(crate) fn plain(text: &str) -> Markup {
+    let mut out = Writer::default();
+    out.plain(text);
+    html! { code { (PreEscaped(out.text)) } }
+}
+
+/// The end of a text that takes no more HTML than there is `room` for, in bytes, which becomes less by
+/// that. It begins with a line if it has one that is whole.
+pub(crate) fn end_of<'a>(text: &'a str, room: &mut usize) -> &'a str {
+    let mut begin = text.len();
+    for (at, c) in text.char_indices().rev() {
+        let Some(left) = room.checked_sub(html_len(c)) else {
+            *room = 0;
+            break;
+        };
+        (*room, begin) = (left, at);
+    }
+    let (before, end) = text.split_at(begin);
+    if before.is_empty() || before.ends_with('\n') {
+        return end;
+    }
+    match end.split_once('\n') {
+        Some((_, lines)) if !lines.is_empty() => lines,
+        _ => end,
+    }
+}
+
+/// How many bytes of HTML a character takes.
+fn html_len(c: char) -> usize {
+    match in_text(c) {
+        '&' => "&amp;".len(),
+        '<' | '>' => "&lt;".len(),
+        '"' => "&quot;".len(),
+        c => c.len_utf8(),
+    }
+}
+
+/// A character of a text of several lines, for eyes.
+fn in_text(c: char) -> char {
+    if matches!(c, '\n' | '\t') { c } else { visible(c) }
+}
+
 /// The bytes as a text, if they are one. Of the beginning of a longer one, the last character may be
 /// cut through.
 fn text_of(bytes: &[u8], is_whole: bool) -> Option<&str> {
@@ -115,8 +158,7 @@ impl Writer {
                 self.is_full = true;
                 break;
             }
-            let c = if matches!(c, '\n' | '\t') { c } else { visible(c) };
-            let _ = Escaper::new(&mut self.text).write_str(c.encode_utf8(&mut letter));
+            let _ = Escaper::new(&mut self.text).write_str(in_text(c).encode_utf8(&mut letter));
         }
         if !class.is_empty() {
             self.text.push_str("</span>");
@@ -254,6 +296,33 @@ mod tests {
         let hex = "00000000  c1                                               .\n";
         assert_eq!(text(b"\xc1", "msgpack", View::Decoded).1, hex);
         assert_eq!(text(b"\xff", "bytes", View::Raw).1, "\u{fffd}");
+    }
+
+    #[test]
+    fn the_end_of_a_text_begins_with_a_line_and_fits() {
+        for (text, room, end) in [
+            ("one\ntwo\n", 100, "one\ntwo\n"),
+            ("one\ntwo\n", 7, "two\n"),
+            ("one\ntwo\n", 4, "two\n"),
+            ("one\ntwo\n", 3, "wo\n"),
+            ("one\ntwo", 2, "wo"),
+            ("<<<", 8, "<<"),
+            ("\"&", 10, "&"),
+            ("\u{1b}é", 5, "\u{1b}é"),
+            ("\u{1b}é", 4, "é"),
+            ("x", 0, ""),
+        ] {
+            let mut left = room;
+            let found = end_of(text, &mut left);
+            assert_eq!(found, end, "{text:?} in {room}");
+            let html = plain(found).into_string();
+            assert!(html.len() - "<code></code>".len() <= room, "{html}");
+        }
+        let mut room = 10;
+        end_of("12345", &mut room);
+        assert_eq!(room, 5);
+        end_of("123456", &mut room);
+        assert_eq!(room, 0, "what is before a cut has no room");
     }
 
     #[test]

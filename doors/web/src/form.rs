@@ -47,6 +47,13 @@ impl Seal {
     }
 }
 
+/// A payload as a form can have it: a text without CR, as browsers send the ends of lines their own
+/// way. MessagePack is bytes, also where it happens to be a text.
+pub(crate) fn text_of(payload: Vec<u8>, kind: &str) -> Option<String> {
+    let text = String::from_utf8(payload).ok()?;
+    (kind != "msgpack" && !text.contains('\r')).then_some(text)
+}
+
 /// A form that a page of this server made for this visitor.
 pub(crate) struct Form(Vec<(String, String)>);
 

@@ -1,15 +1,22 @@
 //! The live feed: that something happened, so that open pages read themselves anew.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use spindle_core::JobId;
+use spindle_engine::{Activity, OutputFrom};
+use spindle_http::EngineBridge;
 use tokio::select;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::ask::{Asked, segment};
+use crate::page::Page;
+use crate::shapes::Job;
 use crate::web::Web;
 
 /// A page hears of changes so often at most. What it shows then is newer than what it heard of.
@@ -19,11 +26,39 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Says `moved` after something happened, and nothing else: who may see what is asked when a page is
 /// read. (Browsers drop an event without data.) It costs nothing while nothing happens.
-pub(crate) async fn live(State(web): State<Web>) -> Response {
-    let (moves, stopping) = (web.bridge().moves(), web.stopping());
-    let moved = stream::unfold((moves, stopping), |(mut moves, mut stopping)| async move {
+///
+/// What workers report of a job is in no record of the log. So the page of a job has a feed of its
+/// own (`?job=ID`), which is moved by that too.
+pub(crate) async fn live(page: Page) -> Asked<Response> {
+    let job = match page.query().get("job") {
+        Some(id) => Some(Looked::at(&page, id).await?),
+        None => None,
+    };
+    let Page { web, .. } = page;
+    let feed = Feed { moves: web.bridge().moves(), stopping: web.stopping(), web, job };
+    let moved = stream::unfold(feed, |mut feed| async move {
+        feed.moved().await?;
+        let event = Event::default().event("moved").data("-");
+        Some((Ok::<_, Infallible>(event), feed))
+    });
+    Ok(Sse::new(moved).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+/// One open page.
+struct Feed {
+    web: Web,
+    moves: watch::Receiver<()>,
+    stopping: watch::Receiver<bool>,
+    job: Option<Looked>,
+}
+
+impl Feed {
+    /// Returns when something has happened since the last time; none when the server stops.
+    async fn moved(&mut self) -> Option<()> {
+        let Feed { web, moves, stopping, job } = self;
         select! {
             moved = moves.changed() => moved.ok()?,
+            () = reported(web.bridge(), job.as_ref()) => {}
             _ = stopping.wait_for(|stops| *stops) => return None,
         }
         select! {
@@ -31,8 +66,49 @@ pub(crate) async fn live(State(web): State<Web>) -> Response {
             _ = stopping.wait_for(|stops| *stops) => return None,
         }
         moves.mark_unchanged();
-        let event = Event::default().event("moved").data("-");
-        Some((Ok::<_, Infallible>(event), (moves, stopping)))
-    });
-    Sse::new(moved).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+        if let Some(job) = job {
+            job.look(web.bridge());
+        }
+        Some(())
+    }
+}
+
+/// A job as its page was told of it last.
+struct Looked {
+    id: JobId,
+    activity: Option<Activity>,
+}
+
+impl Looked {
+    /// At a job that who asks may see.
+    async fn at(page: &Page, id: &str) -> Asked<Looked> {
+        let path = format!("/api/v1/jobs/{}?bytes_max=0", segment(id.as_bytes()));
+        let job: Job = page.ask.get(&path).await?;
+        let mut looked = Looked { id: JobId(job.id), activity: None };
+        looked.look(page.web.bridge());
+        Ok(looked)
+    }
+
+    fn look(&mut self, bridge: &EngineBridge) {
+        self.activity = activity(bridge, self.id);
+    }
+}
+
+/// What is reported of a job, with how much output there is but none of it.
+fn activity(bridge: &EngineBridge, id: JobId) -> Option<Activity> {
+    let now = bridge.engine().jobs().activity(id, OutputFrom::End(0));
+    now.without_waiting("it is only compared: what is shown is asked of the API")
+}
+
+/// Returns when what is reported of a job is not as it was. Without a job that is never.
+async fn reported(bridge: &EngineBridge, job: Option<&Looked>) {
+    let Some(Looked { id, activity: before }) = job else { return pending().await };
+    loop {
+        // If too many wait already, the page is moved by the log alone.
+        let Ok(change) = bridge.next_change(*id) else { return pending().await };
+        if activity(bridge, *id) != *before {
+            return;
+        }
+        drop(change.answered().await);
+    }
 }

@@ -4,8 +4,9 @@ use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit};
 use spindle_http::Needs::{All, Named, Nothing, Server};
 use spindle_http::Table;
 
-/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job or schedule when the page
-/// asks the API; so it does for all else, but here a page is refused before anything is asked.
+/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job or schedule when
+/// the page asks the API; so it does for all else, but here a page is refused before anything is
+/// asked.
 pub(crate) const NEEDS: Table = &[
     ("GET", "/", All(Read)),
     ("GET", "/queues", All(Read)),
@@ -45,7 +46,7 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/submit", Server(Submit)),
     ("POST", "/submit", Named(Submit)),
     // That something happened, and not what.
-    ("GET", "/live", Server(Read)),
+    ("GET", "/live", Named(Read)),
     ("GET", "/login", Nothing),
     ("POST", "/login", Nothing),
     ("POST", "/logout", Nothing),

@@ -114,6 +114,21 @@ pub(crate) struct JobBytes {
     pub result: Option<ResultBytes>,
 }
 
+/// What a job's workers wrote, or some of it.
+#[derive(Deserialize, Default)]
+pub(crate) struct Output {
+    pub pieces: Vec<OutputPiece>,
+    /// How many bytes there are up to here.
+    pub next: u64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct OutputPiece {
+    pub offset: u64,
+    pub attempt: u32,
+    pub text: String,
+}
+
 #[derive(Deserialize)]
 pub(crate) struct ResultBytes {
     pub value: Option<Box<RawValue>>,
@@ -217,7 +232,6 @@ pub(crate) struct Counts {
     pub ready: u64,
     pub leased: u64,
     pub parked: u64,
-    #[serde(default)]
     pub blocked: u64,
     pub done: u64,
     pub dead: u64,
@@ -425,6 +439,7 @@ pub(crate) struct ScheduledJob {
     pub fails_max: Option<u32>,
     #[serde(default)]
     pub tags: Vec<String>,
+    pub fair_key: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -10,4 +10,4 @@ mod firing;
 mod rules;
 
 pub(crate) use firing::{FIRED_AT_ONCE, Timings};
-pub use rules::{PutSchedule, ScheduleNow};
+pub use rules::{PutSchedule, ScheduleNow, SchedulePage};

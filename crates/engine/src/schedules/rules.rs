@@ -2,7 +2,7 @@
 
 use spindle_core::audit::Action;
 use spindle_core::command::{FireSchedule, Occasion, SetSchedule, Submit};
-use spindle_core::schedule::{Progress, Schedule};
+use spindle_core::schedule::{Occurrence, Outcome, Progress, Schedule};
 use spindle_core::state::ScheduleView;
 use spindle_core::{Command, JobId, Rejection};
 use spindle_schedule::Timing;
@@ -37,16 +37,50 @@ pub struct ScheduleNow {
     pub is_running: bool,
 }
 
+/// Some schedules.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SchedulePage {
+    /// In the order of their names.
+    pub schedules: Vec<ScheduleNow>,
+    /// The name to go on behind; none at the end.
+    pub next: Option<String>,
+}
+
+/// Schedules that are looked at in one hold of the lock.
+const SCANNED_MAX: usize = 512;
+
 impl Schedules<'_> {
     /// One schedule.
     pub fn get(&self, name: &str) -> Gated<Option<ScheduleNow>> {
         self.0.read(|inner| inner.state.schedule(name).map(|view| inner.shown(view)))
     }
 
-    /// Schedules in the order of their names, those behind `after`.
-    pub fn list(&self, after: Option<&str>, limit: usize) -> Gated<Vec<ScheduleNow>> {
+    /// Schedules in the order of their names, those behind `after`; with `outcomes` only those whose
+    /// newest time came to one of these. A page may have fewer than `limit`, and yet not be the last.
+    pub fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        outcomes: Option<&[Outcome]>,
+    ) -> Gated<SchedulePage> {
+        let is_wanted = |view: &ScheduleView<'_>| {
+            let last = view.progress.last.as_ref().map(Occurrence::outcome);
+            outcomes.is_none_or(|outcomes| last.is_some_and(|last| outcomes.contains(&last)))
+        };
         self.0.read(|inner| {
-            inner.state.schedules(after).take(limit).map(|view| inner.shown(view)).collect()
+            let mut views = inner.state.schedules(after);
+            let (mut page, mut last) = (SchedulePage::default(), None);
+            for view in views.by_ref().take(SCANNED_MAX) {
+                last = Some(&view.schedule.name);
+                if is_wanted(&view) {
+                    page.schedules.push(inner.shown(view));
+                }
+                if page.schedules.len() == limit {
+                    break;
+                }
+            }
+            page.next = last.filter(|_| views.next().is_some()).cloned();
+            page
         })
     }
 }

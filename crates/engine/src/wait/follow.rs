@@ -4,7 +4,7 @@
 use spindle_core::{JobId, Status};
 
 use super::list::{Caller, WaitFor};
-use super::output::OutputPage;
+use super::output::{OutputFrom, OutputPage};
 use super::reports::Progress;
 use crate::answer::Refused;
 use crate::door::Ticket;
@@ -23,15 +23,15 @@ pub struct Activity {
 }
 
 impl Jobs<'_> {
-    /// What can be seen of a job while it is worked on, with its output from an offset on. None if
+    /// What can be seen of a job while it is worked on, with its output from there on. None if
     /// there is no such job.
-    pub fn activity(&self, job: JobId, output_from: u64) -> Gated<Option<Activity>> {
+    pub fn activity(&self, job: JobId, from: OutputFrom) -> Gated<Option<Activity>> {
         let inner = self.0.enter();
         let Some(found) = inner.state.job(job) else { return inner.gated(None) };
         let activity = Activity {
             status: found.status(),
             progress: inner.waiting.reports.progress(job),
-            output: inner.waiting.output.page(job, output_from),
+            output: inner.waiting.output.page(job, from),
         };
         Gated::new(Some(activity), inner.gate_of(&found))
     }

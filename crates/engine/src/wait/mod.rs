@@ -21,7 +21,7 @@ pub use follow::Activity;
 pub(crate) use hand_off::HELD_MS;
 pub use list::Caller;
 pub(crate) use list::{Wait, WaitFor};
-pub use output::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputPage, OutputPiece};
+pub use output::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputFrom, OutputPage, OutputPiece};
 pub use reports::Progress;
 pub(crate) use waiting::Waiting;
 pub use wakeups::SleepReply;

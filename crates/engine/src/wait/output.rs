@@ -36,6 +36,16 @@ pub(crate) struct Written {
     pub bytes: Bytes,
 }
 
+/// Where to begin to read a job's output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutputFrom {
+    /// At this offset: the first page of what is kept from there on.
+    Offset(u64),
+    /// At the piece that has the byte so many bytes before the end: all from there on. With 0 bytes
+    /// there is nothing but the end's offset.
+    End(usize),
+}
+
 /// Some of a job's output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OutputPage {
@@ -70,7 +80,37 @@ struct Output {
     last_write: u64,
 }
 
+impl OutputPiece {
+    /// The offset behind it.
+    pub fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
 impl Output {
+    /// The pieces that begin at an offset or behind it, up to a page of them.
+    fn page(&self, from: u64) -> OutputPage {
+        let first = self.pieces.partition_point(|piece| piece.offset < from);
+        let mut page = OutputPage { pieces: Vec::new(), next: from };
+        let mut bytes = 0;
+        for piece in self.pieces.range(first..) {
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            bytes += piece.bytes.len();
+            page.next = piece.end();
+            page.pieces.push(piece.clone());
+        }
+        page
+    }
+
+    /// The pieces that have the last bytes.
+    fn tail(&self, bytes: usize) -> OutputPage {
+        let from = self.end.saturating_sub(bytes as u64);
+        let first = self.pieces.partition_point(|piece| piece.end() <= from);
+        OutputPage { pieces: self.pieces.range(first..).cloned().collect(), next: self.end }
+    }
+
     /// Lets the oldest pieces go until no more than `max` bytes are kept. Returns how many went.
     fn cut(&mut self, max: usize) -> usize {
         let before = self.bytes;
@@ -112,22 +152,13 @@ impl Outputs {
         }
     }
 
-    /// What a job's workers wrote from an offset on, up to a page of it.
-    pub fn page(&self, job: JobId, from: u64) -> OutputPage {
+    /// What a job's workers wrote, from there on.
+    pub fn page(&self, job: JobId, from: OutputFrom) -> OutputPage {
         let Some(output) = self.by_job.get(&job) else { return OutputPage::default() };
-        let from = from.min(output.end);
-        let first = output.pieces.partition_point(|piece| piece.offset < from);
-        let mut page = OutputPage { pieces: Vec::new(), next: from };
-        let mut bytes = 0;
-        for piece in output.pieces.range(first..) {
-            if bytes >= PAGE_BYTES {
-                break;
-            }
-            bytes += piece.bytes.len();
-            page.next = piece.offset + piece.bytes.len() as u64;
-            page.pieces.push(piece.clone());
+        match from {
+            OutputFrom::Offset(offset) => output.page(offset.min(output.end)),
+            OutputFrom::End(bytes) => output.tail(bytes),
         }
-        page
     }
 
     /// The job is gone, and its output with it.
@@ -144,6 +175,7 @@ impl Outputs {
 
 #[cfg(test)]
 mod tests {
+    use super::OutputFrom::{End, Offset};
     use super::*;
 
     const ALL: usize = 1 << 20;
@@ -165,20 +197,39 @@ mod tests {
         let mut outputs = Outputs::default();
         write(&mut outputs, 1, "one ");
         write(&mut outputs, 1, "two");
-        let first = outputs.page(JobId(1), 0);
+        let first = outputs.page(JobId(1), Offset(0));
         assert_eq!((texts(&first), first.next), (vec!["one ", "two"], 7));
-        assert_eq!(outputs.page(JobId(1), 7), OutputPage { pieces: vec![], next: 7 });
+        assert_eq!(outputs.page(JobId(1), Offset(7)), OutputPage { pieces: vec![], next: 7 });
         write(&mut outputs, 1, "!");
-        let second = outputs.page(JobId(1), 7);
+        let second = outputs.page(JobId(1), Offset(7));
         assert_eq!((texts(&second), second.next, second.pieces[0].offset), (vec!["!"], 8, 7));
-        assert_eq!(outputs.page(JobId(2), 7), OutputPage::default());
+        assert_eq!(outputs.page(JobId(2), Offset(7)), OutputPage::default());
     }
 
     #[test]
     fn an_offset_of_other_output_goes_back_to_the_end() {
         let mut outputs = Outputs::default();
         write(&mut outputs, 1, "new");
-        assert_eq!(outputs.page(JobId(1), 500), OutputPage { pieces: vec![], next: 3 });
+        assert_eq!(outputs.page(JobId(1), Offset(500)), OutputPage { pieces: vec![], next: 3 });
+    }
+
+    #[test]
+    fn the_end_begins_with_the_piece_that_has_the_first_of_its_bytes() {
+        let mut outputs = Outputs::default();
+        for text in ["one", "two", "three"] {
+            write(&mut outputs, 1, text);
+        }
+        for (bytes, expected) in [
+            (0, &[][..]),
+            (1, &["three"]),
+            (5, &["three"]),
+            (6, &["two", "three"]),
+            (usize::MAX, &["one", "two", "three"]),
+        ] {
+            let page = outputs.page(JobId(1), End(bytes));
+            assert_eq!((&texts(&page)[..], page.next), (expected, 11), "{bytes}");
+        }
+        assert_eq!(outputs.page(JobId(2), End(5)), OutputPage::default());
     }
 
     #[test]
@@ -188,9 +239,9 @@ mod tests {
         for _ in 0..4 {
             write(&mut outputs, 1, &piece);
         }
-        assert_eq!(outputs.page(JobId(1), 0).pieces[0].offset, 0);
+        assert_eq!(outputs.page(JobId(1), Offset(0)).pieces[0].offset, 0);
         write(&mut outputs, 1, "y");
-        let page = outputs.page(JobId(1), 0);
+        let page = outputs.page(JobId(1), Offset(0));
         assert_eq!(page.pieces[0].offset, piece.len() as u64);
         assert!(outputs.bytes <= OUTPUT_BYTES_MAX);
     }
@@ -202,7 +253,7 @@ mod tests {
         for _ in 0..3 {
             write(&mut outputs, 1, &piece);
         }
-        let page = outputs.page(JobId(1), 0);
+        let page = outputs.page(JobId(1), Offset(0));
         assert_eq!((page.pieces.len(), page.next), (1, piece.len() as u64));
     }
 
@@ -216,7 +267,7 @@ mod tests {
         write(2);
         write(1);
         write(3);
-        let kept = |outputs: &Outputs, job| !outputs.page(JobId(job), 0).pieces.is_empty();
+        let kept = |outputs: &Outputs, job| !outputs.page(JobId(job), Offset(0)).pieces.is_empty();
         // Two pieces of the first job made room for the third's, after the second's was the oldest.
         assert_eq!([1, 2, 3].map(|job| kept(&outputs, job)), [false, false, true]);
         outputs.forget(JobId(3));

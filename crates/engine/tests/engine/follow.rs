@@ -6,8 +6,8 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Command, Submit};
 use spindle_core::{JobId, Rejection, Status};
 use spindle_engine::{
-    Activity, Answer, ConnectionId, LeasedJob, News, OUTPUT_PIECE_BYTES_MAX, Options, Refused,
-    Ticket,
+    Activity, Answer, ConnectionId, LeasedJob, News, OUTPUT_PIECE_BYTES_MAX, Options, OutputFrom,
+    Refused, Ticket,
 };
 
 use crate::harness::{Bench, TakeApart, plain};
@@ -21,7 +21,7 @@ fn write(bench: &Bench, claim: Claim, text: &str) -> Result<(), Refused> {
 }
 
 fn activity(bench: &Bench, job: JobId, from: u64) -> Activity {
-    bench.engine.jobs().activity(job, from).value().unwrap()
+    bench.engine.jobs().activity(job, OutputFrom::Offset(from)).value().unwrap()
 }
 
 fn texts(activity: &Activity) -> Vec<(u32, &str)> {
@@ -58,7 +58,7 @@ fn output_stays_over_attempts_and_the_end_and_goes_with_the_job() {
     let ended = activity(&bench, id, 0);
     assert_eq!((ended.status, ended.output.next), (Status::Done, 6));
     bench.delete(id);
-    assert_eq!(bench.engine.jobs().activity(id, 0).value(), None);
+    assert_eq!(bench.engine.jobs().activity(id, OutputFrom::Offset(0)).value(), None);
 }
 
 #[test]

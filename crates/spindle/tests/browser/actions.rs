@@ -112,15 +112,10 @@ fn pages_follow_what_happens() {
     let served = Served::empty(&[]);
     served.submit(&json!({ "queue": "mail" }));
     let browser = Browser::of(&served.http);
-    browser.open("/queue?queue=mail");
-    // It is the same page all the time: nothing loads it again.
-    browser.run("window.isFirst = true");
-    wait_until("the live feed", || {
-        browser.run("return !document.getElementById('live').hidden") == true
-    });
+    browser.open_live("/queue?queue=mail");
     let id = served.submit(&json!({ "queue": "mail", "payload": "new" }));
     wait_until("the new job", || browser.has(&format!("main a[href='/jobs/{id}']")));
-    assert_eq!(browser.run("return window.isFirst"), true);
+    assert!(browser.is_same_page());
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
 }
@@ -129,13 +124,12 @@ fn pages_follow_what_happens() {
 fn targets_of_jobd_are_paused_and_workers_that_come_are_seen() {
     let mut served = Served::empty(&[]);
     let browser = Browser::of(&served.http);
-    browser.open("/jobd");
+    browser.open_live("/jobd");
     browser.says("Workers of jobd are here once they register at the master");
-    browser.run("window.isFirst = true");
     served.jobd_worker("srv-1", &[("mail", 5, 3)]);
     // Nothing loads the page again, and nothing is in the server's log.
     browser.says("srv-1");
-    assert_eq!(browser.run("return window.isFirst"), true);
+    assert!(browser.is_same_page());
     let paused = |served: &Served| served.jobd_workers[0].paused();
     browser.press("Pause…");
     browser.says("Pause mail at 1 worker?");
@@ -155,10 +149,7 @@ fn targets_of_jobd_are_paused_and_workers_that_come_are_seen() {
 fn a_form_is_not_replaced_while_somebody_fills_it_in() {
     let served = Served::empty(&[]);
     let browser = Browser::of(&served.http);
-    browser.open("/jobs");
-    wait_until("the live feed", || {
-        browser.run("return !document.getElementById('live').hidden") == true
-    });
+    browser.open_live("/jobs");
     browser.type_into("main input[name=queue]", "ma");
     let id = served.submit(&json!({ "queue": "mail" }));
     // Another feed of this browser hears that something has happened: so has that of the page.
@@ -216,8 +207,7 @@ fn a_payload_of_several_lines_reaches_the_job_as_it_was_typed() {
     let served = Served::empty(&[]);
     let browser = Browser::of(&served.http);
     browser.open("/submit");
-    browser.type_into("main input[name=queue]", "mail");
-    browser.type_into("textarea[name=payload]", "one\n\ntwo\n");
+    browser.fill_in(&[("queue", "mail"), ("payload", "one\n\ntwo\n")]);
     browser.click("input[value=text]");
     browser.press("Submit");
     browser.says("Job 1");
@@ -231,11 +221,13 @@ fn a_schedule_is_previewed_saved_run_paused_and_removed() {
     let browser = Browser::of(&served.http);
     browser.open("/schedules");
     browser.press("New schedule…");
-    browser.type_into("input[name=name]", "report");
-    browser.type_into("input[name=expression]", "0 9 * * MON-FRI");
-    browser.type_into("input[name=zone]", "Europe/Berlin");
-    browser.type_into("input[name=queue]", "reports");
-    browser.type_into("textarea[name=payload]", "{\n  \"kind\": \"daily\"\n}");
+    browser.fill_in(&[
+        ("name", "report"),
+        ("expression", "0 9 * * MON-FRI"),
+        ("zone", "Europe/Berlin"),
+        ("queue", "reports"),
+        ("payload", "{\n  \"kind\": \"daily\"\n}"),
+    ]);
     browser.press("Preview its times");
     browser.says("Its next times would be");
     assert_eq!(browser.run("return document.querySelectorAll('.times tbody tr').length"), 10);
@@ -249,22 +241,48 @@ fn a_schedule_is_previewed_saved_run_paused_and_removed() {
     browser.says("Job 1");
     let job = served.ask("GET /api/v1/jobs/1", &Value::Null);
     assert_eq!(job["payload"], json!({ "kind": "daily" }));
-    browser.open("/schedule?name=report");
-    browser.run("window.isFirst = true");
-    wait_until("the live feed", || {
-        browser.run("return !document.getElementById('live').hidden") == true
-    });
+    browser.open_live("/schedule?name=report");
     // The page follows what becomes of its job.
     let lease = served.lease("reports", "w");
     served.finish(&lease, &json!(null));
     wait_until("the end of its job", || browser.has("main p .st.done"));
-    assert_eq!(browser.run("return window.isFirst"), true);
+    assert!(browser.is_same_page());
     browser.press("Pause…");
     browser.press("Pause the schedule");
     browser.says("It is paused");
     browser.press("Remove…");
     browser.press("Remove the schedule");
     browser.says("A schedule submits a job whenever its time has come");
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+#[test]
+fn output_is_followed_where_it_is_read() {
+    let served = Served::empty(&[]);
+    // The lease outlasts every wait below: its end would move the page too.
+    let job = json!({ "queue": "mail", "payload": vec!["line"; 60], "ttr_ms": 3_600_000 });
+    let id = served.submit(&job);
+    served.lease("mail", "w");
+    let write = |text: &str| {
+        served.ask(&format!("POST /api/v1/jobs/{id}/output"), &json!({ "text": text }));
+    };
+    write(&"connecting\n".repeat(60));
+    let browser = Browser::of(&served.http);
+    browser.open_live(&format!("/jobs/{id}"));
+    browser.run("document.querySelector('main h1').id = 'before'");
+    write("250 ok\n");
+    browser.says("250 ok");
+    assert!(!browser.has("#before"), "the page was read anew");
+    assert!(browser.faults().is_empty(), "{:?}", browser.faults());
+    // Further down the output alone changes, and its end is in view.
+    browser.run("scrollTo(0, 300); document.querySelector('main h1').id = 'before'");
+    write("221 bye\n");
+    browser.says("221 bye");
+    assert!(browser.has("#before"), "the rest stays as it is");
+    let end = browser.run("return document.querySelector('.tail').scrollTop");
+    assert_eq!(end, 0, "0 is the end: it is scrolled from there");
+    assert!(browser.is_same_page());
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
 }
@@ -341,9 +359,7 @@ fn a_constraint_is_made_raised_and_removed() {
     let browser = Browser::of(&served.http);
     browser.open("/constraints");
     browser.press("New constraint…");
-    browser.type_into("input[name=name]", "smtp");
-    browser.type_into("input[name=queue]", "mail");
-    browser.type_into("input[name=running_max]", "0");
+    browser.fill_in(&[("name", "smtp"), ("queue", "mail"), ("running_max", "0")]);
     browser.press("Save the constraint");
     browser.says("None may run");
     browser.says("See the ready jobs");

@@ -217,6 +217,29 @@ impl Browser {
         self.post(&format!("{element}/value"), &json!({ "text": text })).unwrap();
     }
 
+    /// Types into fields, by their names.
+    #[track_caller]
+    pub fn fill_in(&self, fields: &[(&str, &str)]) {
+        for (name, text) in fields {
+            self.type_into(&format!("main [name={name}]"), text);
+        }
+    }
+
+    /// Opens a page, and waits until it hears what happens.
+    #[track_caller]
+    pub fn open_live(&self, path: &str) {
+        self.open(path);
+        self.run("window.isSame = true");
+        wait_until("the live feed", || {
+            self.run("return !document.getElementById('live').hidden") == true
+        });
+    }
+
+    /// Whether the page was not loaded again since [`Browser::open_live`]: it changes by itself.
+    pub fn is_same_page(&self) -> bool {
+        self.run("return window.isSame") == true
+    }
+
     /// What the page says, as it is shown; nothing while another comes.
     pub fn text(&self) -> String {
         let body = self.find("css selector", "body");

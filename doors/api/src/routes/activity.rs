@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::HeaderMap;
 use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use spindle_access::{Role, Target};
 use spindle_core::{JobId, Status};
-use spindle_engine::{Activity, JobRef, OutputPage, OutputPiece, Progress};
+use spindle_engine::{Activity, JobRef, OutputFrom, OutputPage, OutputPiece, Progress, Refused};
 use spindle_http::{Answered, Pass, Problem, Wait, no_job};
 use tokio::select;
 use tokio::sync::watch;
@@ -24,13 +24,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::jobs;
 use crate::api::Api;
-use crate::extract::{Args, JobPath};
+use crate::extract::{Args, JobPath, last_event_id};
 use crate::instant;
-use crate::numbers::{digits, wait_ms};
+use crate::numbers::{bounded, digits, wait_ms};
 use crate::routes::events::KEEP_ALIVE;
 use crate::view::{ProgressShown, status_word, text};
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The most of `tail_bytes`.
+const TAIL_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when too many wait already.
 const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,11 +43,25 @@ pub(crate) struct OutputAsked {
     /// The `next` of the page before; 0 (the default) begins with the oldest output that is kept.
     #[serde(default)]
     from: u64,
+    /// Instead of `from`: begin with the piece that has the byte so many bytes before the end; at
+    /// most 65536. With 0, `next` says how much was written in all.
+    #[param(maximum = 65_536)]
+    tail_bytes: Option<usize>,
     /// Wait so many seconds, at most 300, until there is output or the job has ended; 0 (the
     /// default) does not wait.
     #[serde(default)]
     #[param(maximum = 300)]
     wait_s: u64,
+}
+
+impl OutputAsked {
+    fn begin(&self) -> Answered<OutputFrom> {
+        let Some(bytes) = self.tail_bytes else { return Ok(OutputFrom::Offset(self.from)) };
+        if self.from > 0 {
+            return Err(Problem::bad_field("from and tail_bytes both say where to begin"));
+        }
+        Ok(OutputFrom::End(bounded("tail_bytes", bytes, 0..=TAIL_BYTES_MAX)?))
+    }
 }
 
 /// Some of a job's output.
@@ -98,14 +113,15 @@ pub(crate) async fn output(
     Args(asked): Args<OutputAsked>,
     mut pass: Pass,
 ) -> Answered<Json<OutputShown>> {
+    let begin = asked.begin()?;
     let until = Instant::now() + Duration::from_millis(wait_ms(asked.wait_s)?);
     let id = jobs::find(&api, which).await?;
     loop {
-        let change = Change::of(&api, id);
-        let Some(seen) = look(&api, id, asked.from).await else { return Err(no_job()) };
+        let change = api.bridge().next_change(id);
+        let Some(seen) = look(&api, id, begin).await else { return Err(no_job()) };
         let Activity { status, output: OutputPage { pieces, next }, .. } = seen;
         let is_news = !pieces.is_empty() || next < asked.from || status.is_finished();
-        if is_news || timeout_at(until, change.wait()).await.is_err() {
+        if is_news || timeout_at(until, changed(change)).await.is_err() {
             let pieces = pieces.iter().map(PieceShown::of).collect();
             return Ok(Json(OutputShown { pieces, next, status: status_word(status) }));
         }
@@ -113,32 +129,16 @@ pub(crate) async fn output(
     }
 }
 
-async fn look(api: &Api, id: JobId, from: u64) -> Option<Activity> {
+async fn look(api: &Api, id: JobId, from: OutputFrom) -> Option<Activity> {
     api.bridge().durable(api.engine().jobs().activity(id, from)).await
 }
 
-/// The next change of a job, from when this was made on.
-enum Change<'a> {
-    Awaited(Wait<'a>),
-    /// Too many wait already.
-    Crowded,
-}
-
-impl Change<'_> {
-    fn of(api: &Api, id: JobId) -> Change<'_> {
-        let bridge = api.bridge();
-        let caller = bridge.caller();
-        match api.engine().waits().for_change(&caller, id) {
-            Ok(ticket) => Change::Awaited(bridge.wait(caller, ticket)),
-            Err(_) => Change::Crowded,
-        }
-    }
-
-    async fn wait(self) {
-        match self {
-            Change::Awaited(wait) => drop(wait.answered().await),
-            Change::Crowded => sleep(CROWDED_PAUSE).await,
-        }
+/// Waits for the change that was asked for. If too many wait already, waits a moment instead, so that
+/// the job is looked at again all the same.
+async fn changed(change: Result<Wait<'_>, Refused>) {
+    match change {
+        Ok(wait) => drop(wait.answered().await),
+        Err(_) => sleep(CROWDED_PAUSE).await,
     }
 }
 
@@ -182,23 +182,20 @@ pub(crate) async fn follow(
     State(api): State<Api>,
     JobPath(which): JobPath,
     Args(asked): Args<FollowAsked>,
-    mut pass: Pass,
+    pass: Pass,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let id = jobs::find(&api, which).await?;
-    let last = headers.get(LAST_EVENT_ID).map(|last| last.to_str().unwrap_or("\u{fffd}"));
-    let last = last.filter(|last| !last.is_empty()).map(|last| {
+    let last = last_event_id(&headers).map(|last| {
         digits(last).ok_or_else(|| Problem::out_of_range("Last-Event-ID is an offset of output"))
     });
     let from = last.transpose()?.unwrap_or(asked.from);
-    let with_output = may_inspect(&api, &mut pass, id).await;
     let stopping = api.stopping();
     let follower = Follower {
         api,
         pass,
         id,
         from,
-        with_output,
         follow: asked.follow.unwrap_or(true),
         status: None,
         progress: None,
@@ -213,12 +210,6 @@ pub(crate) async fn follow(
     Ok(Stream::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-/// Whether a request may see payloads of a job's queue.
-async fn may_inspect(api: &Api, pass: &mut Pass, id: JobId) -> bool {
-    let queue = api.bridge().durable(api.engine().jobs().queue_of(JobRef::Id(id))).await;
-    pass.allows_as(Role::Inspect, Target::Job(&mut || queue.clone())).is_ok()
-}
-
 /// One client that follows a job.
 struct Follower {
     api: Api,
@@ -227,7 +218,6 @@ struct Follower {
     id: JobId,
     /// The offset of the next output.
     from: u64,
-    with_output: bool,
     /// Whether to wait for more at the end.
     follow: bool,
     /// As it was sent last.
@@ -251,9 +241,9 @@ impl Follower {
             }
             self.pass.allows_job(self.api.bridge(), JobRef::Id(self.id)).await.ok()?;
             let api = self.api.clone();
-            let change = Change::of(&api, self.id);
-            match look(&api, self.id, self.from).await {
-                Some(seen) => self.take(seen),
+            let change = api.bridge().next_change(self.id);
+            match look(&api, self.id, OutputFrom::Offset(self.from)).await {
+                Some(seen) => self.take(seen).await,
                 None => self.end("gone", json!({})),
             }
             let may_change = self.status.is_none_or(|status| !status.is_finished());
@@ -262,7 +252,7 @@ impl Follower {
                     return None;
                 }
                 select! {
-                    () = change.wait() => {}
+                    () = changed(change) => {}
                     _ = self.stopping.changed() => {}
                 }
             }
@@ -270,7 +260,7 @@ impl Follower {
     }
 
     /// Sends what is new.
-    fn take(&mut self, Activity { status, progress, output }: Activity) {
+    async fn take(&mut self, Activity { status, progress, output }: Activity) {
         if self.status != Some(status) && !status.is_finished() {
             self.push("status", None, json!({ "status": status_word(status) }));
         }
@@ -282,15 +272,23 @@ impl Follower {
             }
         }
         self.from = output.next;
-        let shown = if self.with_output { &output.pieces[..] } else { &[] };
-        for piece in shown {
-            let next = piece.offset + piece.bytes.len() as u64;
-            self.push("output", Some(next), json!(PieceShown::of(piece)));
+        if !output.pieces.is_empty() && self.may_inspect().await {
+            for piece in &output.pieces {
+                self.push("output", Some(piece.end()), json!(PieceShown::of(piece)));
+            }
         }
         // There may be more pages of output.
         if status.is_finished() && output.pieces.is_empty() {
             self.end("ended", json!({ "status": status_word(status) }));
         }
+    }
+
+    /// Whether the client may see output: it is asked anew each time, as the token may have lost the
+    /// role, or the job have been moved.
+    async fn may_inspect(&mut self) -> bool {
+        let queue = self.api.engine().jobs().queue_of(JobRef::Id(self.id));
+        let queue = self.api.bridge().durable(queue).await;
+        self.pass.allows_as(Role::Inspect, Target::Job(&mut || queue.clone())).is_ok()
     }
 
     fn end(&mut self, kind: &str, data: serde_json::Value) {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::http::HeaderName;
 use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
@@ -22,13 +21,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
 use crate::deletion::Deletion;
-use crate::extract::Args;
+use crate::extract::{Args, last_event_id};
 use crate::instant;
 use crate::naming;
 use crate::view::{cause_word, error_text, status_word, text};
 use spindle_http::{Answered, Pass, Problem, door_word};
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The longest text of a worker that is shown, in bytes; the job has it in full.
 const WORD_BYTES_MAX: usize = 1024;
 /// Events read from the log at once.
@@ -82,9 +80,7 @@ pub(crate) async fn events(
     pass: Pass,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    // One that is no text is no id, and is refused as such.
-    let resumed = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("\u{fffd}"));
-    let resumed = resumed.filter(|id| !id.is_empty());
+    let resumed = last_event_id(&headers);
     let from = match (resumed, asked.after.as_deref()) {
         (Some(text), _) => Some(read_id(text)?),
         (None, Some("oldest")) => None,

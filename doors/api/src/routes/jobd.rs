@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     /// Why there is no newer status, if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
-    /// When it told the status that is shown here. Not there if it never has.
+    /// When it reported the status that is shown here. Not there if it never has.
     #[serde(skip_serializing_if = "Option::is_none")]
     reported_at: Option<String>,
     /// Its targets; at most 1,000 of all.
@@ -299,7 +299,7 @@ impl Worker {
             registered_at: shown(view.registered),
             answers: view.problem.is_none(),
             problem: view.problem.as_deref().map(cut),
-            reported_at: view.last_status.as_ref().map(|told| shown(told.at)),
+            reported_at: view.last_status.as_ref().map(|last| shown(last.at)),
             targets,
             targets_count,
             awaited: status.map(|status| status.job_promises_count),
@@ -312,13 +312,13 @@ impl Worker {
 /// The targets that a worker has registered, and those that only its status has: they leave when
 /// their jobs have ended. With how many there are.
 fn targets_of(view: &WorkerView) -> (Vec<Target>, usize) {
-    let told = view.last_status.as_ref().map(|told| &told.status.targets);
-    let leaving = told.into_iter().flat_map(|told| told.keys());
+    let reported = view.last_status.as_ref().map(|last| &last.status.targets);
+    let leaving = reported.into_iter().flat_map(|targets| targets.keys());
     let leaving = leaving.filter(|name| !view.targets.contains(name));
     let names: Vec<&String> = view.targets.iter().chain(leaving).collect();
     let count = names.len();
     let targets = names.into_iter().take(TARGETS_MAX).map(|name| {
-        let status = told.and_then(|told| told.get(name));
+        let status = reported.and_then(|targets| targets.get(name));
         Target {
             name: name.clone(),
             paused: status.map(|status| status.paused),

@@ -11,7 +11,7 @@ use spindle_access::{Role, Target};
 use spindle_core::job::Origin;
 use spindle_core::schedule::{Progress, SCHEDULE_NAME_BYTES_MAX, Schedule};
 use spindle_core::{JobId, Rejection};
-use spindle_engine::{Audit, Engine, Expected, Refused, ScheduleNow, Timing};
+use spindle_engine::{Audit, Engine, Expected, Refused, ScheduleNow, SchedulePage, Timing};
 use spindle_http::{Answered, Code, Pass, Problem};
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,7 +20,7 @@ use crate::extract::{Args, JsonBody, SchedulePath};
 use crate::numbers::bounded;
 use crate::object::Object;
 use crate::precondition::{Precondition, revision_of, tag_of};
-use crate::schedule::{ScheduleBody, ScheduleShown};
+use crate::schedule::{self, ScheduleBody, ScheduleShown};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
@@ -38,6 +38,10 @@ pub(crate) struct SchedulePaging {
     limit: Option<usize>,
     /// Where the last page ended: its `next_cursor`.
     cursor: Option<String>,
+    /// Only those whose newest time came to one of these, parted by commas: `submitted`, `missed`,
+    /// `overlapped`, `pending`, `refused`.
+    #[param(format = "schedule-outcomes")]
+    outcome: Option<String>,
 }
 
 /// How much is shown.
@@ -111,11 +115,19 @@ pub(crate) async fn list(
     Args(paging): Args<SchedulePaging>,
 ) -> Answered<Json<Schedules>> {
     let limit = bounded("limit", paging.limit.unwrap_or(LIMIT), 1..=LIMIT_MAX)?;
-    let views = api.engine().schedules().list(paging.cursor.as_deref(), limit + 1);
-    let mut views = api.bridge().durable(views).await;
-    let more = views.len() > limit;
-    views.truncate(limit);
-    let next_cursor = views.last().filter(|_| more).map(|view| view.schedule.name.clone());
+    let outcomes = paging.outcome.as_deref().map(schedule::outcomes).transpose()?;
+    let (mut views, mut after) = (Vec::new(), paging.cursor);
+    let next_cursor = loop {
+        let room = limit - views.len();
+        let page = api.engine().schedules().list(after.as_deref(), room, outcomes.as_deref());
+        let SchedulePage { schedules, next } = api.bridge().durable(page).await;
+        views.extend(schedules);
+        if next.is_none() || views.len() == limit {
+            break next;
+        }
+        after = next;
+        tokio::task::yield_now().await;
+    };
     let schedules = views.into_iter().map(|view| shown(&api, &mut pass, view, 1)).collect();
     Ok(Json(Schedules { schedules, next_cursor }))
 }
@@ -416,13 +428,12 @@ async fn all(api: &Api) -> BTreeMap<String, Schedule> {
     let mut all = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {
-        let page = api.engine().schedules().list(after.as_deref(), LIMIT_MAX);
-        let page = api.bridge().durable(page).await;
-        let is_last = page.len() < LIMIT_MAX;
-        after = page.last().map(|view| view.schedule.name.clone());
-        all.extend(page.into_iter().map(|view| (view.schedule.name.clone(), view.schedule)));
-        if is_last {
+        let page = api.engine().schedules().list(after.as_deref(), LIMIT_MAX, None);
+        let SchedulePage { schedules, next } = api.bridge().durable(page).await;
+        all.extend(schedules.into_iter().map(|view| (view.schedule.name.clone(), view.schedule)));
+        if next.is_none() {
             return all;
         }
+        after = next;
     }
 }

@@ -135,8 +135,8 @@ fn once_with(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody<'a> {
-    /// 1 to 1,000 jobs, taken in this order, but for those that wait for later ones. What is no job is refused, and its answer says why;
-    /// the others are taken all the same.
+    /// 1 to 1,000 jobs, taken in this order, but for those that wait for later ones. What is no job
+    /// is refused, and its answer says why; the others are taken all the same.
     #[serde(borrow)]
     #[schema(value_type = Vec<NewJobBody>, min_items = 1, max_items = 1000)]
     jobs: Vec<&'a RawValue>,
@@ -189,17 +189,19 @@ pub(crate) async fn batch(
     let (once, now_ms) = (once_key(&headers)?.map(<[u8]>::to_vec), api.engine().now_ms());
     let jobs = work_on_bytes(raw.len(), move || {
         let mut may = |wanted: &Wanted| pass.allows(Target::Queue(wanted.queue()));
-        let batch = read_batch(&raw, once.as_deref(), &trace, now_ms, &mut may)?;
-        Ok::<_, Problem>((batch, pass))
+        let wanted = read_batch(&raw, once.as_deref(), &trace, now_ms, &mut may)?;
+        Ok::<_, Problem>((wanted, pass))
     });
-    let (mut batch, mut pass) = jobs.await?;
-    batch.leave_out_unseen(&api, &mut pass).await;
-    let ReadBatch { wanted, unread } = batch;
-    let mut answers = take_many(&api, wanted).await?;
-    let taken = answers.iter().filter(|answer| answer.is_ok()).count();
-    for (place, problem) in unread {
-        answers.insert(place, Err(problem));
+    let (mut wanted, mut pass) = jobs.await?;
+    for job in &mut wanted {
+        if let Ok(it) = job
+            && let Err(problem) = may_wait_for(&api, &mut pass, it).await
+        {
+            *job = Err(problem);
+        }
     }
+    let answers = take_many(&api, wanted).await?;
+    let taken = answers.iter().filter(|answer| answer.is_ok()).count();
     let refused = answers.len() - taken;
     let shown = |answer| match answer {
         Ok(taken) => OneAnswer::Submitted(Submitted::new(&api, taken)),
@@ -208,49 +210,19 @@ pub(crate) async fn batch(
     Ok(Json(BatchAnswer { taken, refused, answers: answers.into_iter().map(shown).collect() }))
 }
 
-/// The jobs of a batch.
-struct ReadBatch {
-    wanted: Vec<Wanted>,
-    /// What cannot be read keeps its place among the answers.
-    unread: Vec<(usize, Problem)>,
-}
-
-impl ReadBatch {
-    /// Refuses jobs that are to wait for what their client may not see.
-    async fn leave_out_unseen(&mut self, api: &Api, pass: &mut Pass) {
-        if self.wanted.iter().all(|wanted| wanted.after().is_empty()) {
-            return;
-        }
-        let mut unread = std::mem::take(&mut self.unread).into_iter().peekable();
-        let mut place = 0;
-        for wanted in std::mem::take(&mut self.wanted) {
-            while let Some(before) = unread.next_if(|(unread, _)| *unread == place) {
-                self.unread.push(before);
-                place += 1;
-            }
-            match may_wait_for(api, pass, &wanted).await {
-                Ok(()) => self.wanted.push(wanted),
-                Err(problem) => self.unread.push((place, problem)),
-            }
-            place += 1;
-        }
-        self.unread.extend(unread);
-    }
-}
-
-/// `may` says whether a job may be submitted.
+/// The jobs of a batch, or why one cannot be taken. `may` says whether a job may be submitted.
 fn read_batch(
     raw: &[u8],
     once: Option<&[u8]>,
     trace: &Trace,
     now_ms: u64,
     may: &mut dyn FnMut(&Wanted) -> Result<(), Denied>,
-) -> Answered<ReadBatch> {
+) -> Answered<Vec<Answered<Wanted>>> {
     let BatchBody { jobs } = parse(raw)?;
     if !(1..=BATCH_MAX).contains(&jobs.len()) {
         return Err(Problem::out_of_range("a batch has 1 to 1000 jobs"));
     }
-    let mut read = |(place, job): (usize, &&RawValue)| -> Answered<Wanted> {
+    let read = |(place, job): (usize, &&RawValue)| -> Answered<Wanted> {
         let raw = job.get().as_bytes();
         let body = parse(raw)?;
         let once = once_with(once.map(|key| once_in_batch(key, place, raw)), &body, raw)?;
@@ -258,14 +230,7 @@ fn read_batch(
         may(&wanted)?;
         Ok(wanted)
     };
-    let mut batch = ReadBatch { wanted: Vec::with_capacity(jobs.len()), unread: Vec::new() };
-    for (place, job) in jobs.iter().enumerate() {
-        match read((place, job)) {
-            Ok(job) => batch.wanted.push(job),
-            Err(problem) => batch.unread.push((place, problem)),
-        }
-    }
-    Ok(batch)
+    Ok(jobs.iter().enumerate().map(read).collect())
 }
 
 /// A batch's key names each of its jobs by its place. No header can contain the NUL in between, so

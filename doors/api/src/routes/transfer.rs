@@ -209,7 +209,7 @@ fn read_all(engine: &Engine, raw: &[u8], now_ms: u64) -> Answered<Vec<Answered<I
 }
 
 async fn taken(api: &Api, wanted: Vec<Wanted>) -> Answered<Vec<OneImport>> {
-    let answers = take_many(api, wanted).await?.into_iter();
+    let answers = take_many(api, wanted.into_iter().map(Ok).collect()).await?.into_iter();
     let shown = answers.map(|answer| match answer {
         Ok(taken) => OneImport::Taken(Submitted::new(api, taken)),
         Err(problem) => OneImport::Refused { problem: problem.into() },

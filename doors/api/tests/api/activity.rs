@@ -1,9 +1,11 @@
 //! What workers say while they have a job, and who sees it.
 
 use axum::body::Body;
-use axum::http::Method;
+use axum::http::{Method, header};
 use serde_json::{Value, json};
+use spindle_access::Look;
 use spindle_testkit::TokensFile;
+use tower::ServiceExt;
 
 use crate::access::guarded;
 use crate::events::Follower;
@@ -72,6 +74,20 @@ async fn output_is_read_page_by_page_and_over_the_end() {
     assert_eq!((texts(&all), &all["next"]), (vec!["one\n", "zwei é\n"], &json!(12)));
     assert_eq!((&all["pieces"][1]["offset"], &all["pieces"][1]["attempt"]), (&json!(4), &json!(1)));
     assert_eq!(texts(&output(&bench, id, "?from=4").await), ["zwei é\n"]);
+    for (query, expected) in [
+        ("?tail_bytes=0", &[][..]),
+        ("?tail_bytes=8", &["zwei é\n"]),
+        ("?tail_bytes=9", &["one\n", "zwei é\n"]),
+    ] {
+        let end = output(&bench, id, query).await;
+        assert_eq!((&texts(&end)[..], &end["next"]), (expected, &json!(12)), "{query}");
+    }
+    for (query, code) in
+        [("from=4&tail_bytes=1", "bad_field"), ("tail_bytes=65537", "out_of_range")]
+    {
+        let refused = bench.get(&format!("/api/v1/jobs/{id}/output?{query}")).await;
+        refused.is_problem(400, code);
+    }
     bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await.is(204);
     let ended = output(&bench, id, "?from=12&wait_s=300").await;
     assert_eq!(ended, json!({ "pieces": [], "next": 12, "status": "done" }));
@@ -181,4 +197,26 @@ async fn output_is_for_those_who_may_see_payloads() {
         let status = bench.call_as(token, get.unwrap()).await.status;
         assert_eq!(status.is_success(), is_shown, "{token}");
     }
+}
+
+#[tokio::test]
+async fn a_follower_sees_no_more_output_when_its_role_is_taken_away() {
+    let tokens = TokensFile::of(&TokensFile::entry("t", "inspect", "*", ""));
+    let access = tokens.access(false);
+    let given = access.clone();
+    let bench = Bench::with(|options| options.access = given, spindle_engine::Options::default());
+    let id = bench.submit(json!({ "queue": "q" })).await;
+    let lease = bench.lease("q").await["lease_token"].as_str().unwrap().to_owned();
+    let at = format!("jobs/{id}");
+    write(&bench, &at, "before").await.is(204);
+    let asked = request(Method::GET, &format!("/api/v1/{at}/events"));
+    let asked = asked.header(header::AUTHORIZATION, "Bearer t").body(Body::empty()).unwrap();
+    let mut follower = Follower::reading(bench.site.clone().oneshot(asked).await.unwrap());
+    assert_eq!(follower.event().await.0, "status");
+    assert_eq!(follower.event().await.1["text"], "before");
+    tokens.write(&TokensFile::entry("t", "read", "*", ""));
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    write(&bench, &at, "after").await.is(204);
+    bench.post(&format!("/api/v1/leases/{lease}/complete"), json!({})).await.is(204);
+    assert_eq!(follower.event().await.0, "ended");
 }

@@ -34,7 +34,11 @@ impl Follower {
 
     /// A client of this stream.
     pub async fn of(bench: &Bench, path: &str, last: Option<&str>) -> Follower {
-        let response = open(bench, path, last).await;
+        Follower::reading(open(bench, path, last).await)
+    }
+
+    /// The client that gets this answer.
+    pub fn reading(response: Response) -> Follower {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let body = response.into_body().into_data_stream();

@@ -153,6 +153,8 @@ async fn jobs_of_a_batch_name_each_other_in_any_order() {
     assert_eq!((id(3), id(2), id(0)), (Some(2), Some(3), Some(4)));
     assert_eq!(code(1), Some("bad_field"));
     assert_eq!([4, 5, 6].map(code), [Some("after_not_found"); 3]);
+    let detail = "job 6 of the request, which it waits for, is refused";
+    assert_eq!(answers[6]["problem"]["detail"], detail);
     let after = job(&bench, 4).await["after"].clone();
     let ids: Vec<&Value> = after.as_array().unwrap().iter().map(|it| &it["id"]).collect();
     assert_eq!(ids, [&json!(1), &json!(2), &json!(3)]);

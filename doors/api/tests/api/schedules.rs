@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use spindle_testkit::TokensFile;
 
 use crate::access::guarded;
@@ -197,6 +197,41 @@ async fn a_list_has_pages() {
     let second = bench.get("/api/v1/schedules?limit=2&cursor=b").await.json();
     assert_eq!((names(&second), second.get("next_cursor")), (vec!["c".to_owned()], None));
     bench.get("/api/v1/schedules?limit=0").await.is_problem(400, "out_of_range");
+}
+
+#[tokio::test]
+async fn a_list_by_outcome_goes_on_behind_those_that_came_to_others() {
+    let bench = Bench::new();
+    let settings = json!({ "jobs_max": 1 });
+    bench.send(json_request(Method::PUT, "/api/v1/queues/full/settings", &settings)).await.is(200);
+    bench.submit(json!({ "queue": "full" })).await;
+    let every = |queue: &str| json!({ "expression": "every 60s", "job": { "queue": queue } });
+    // More than are looked at in one hold of the lock.
+    let mut all: Map<String, Value> =
+        (0..600).map(|number| (format!("m{number}"), daily("mail"))).collect();
+    for (name, queue) in [("a", "full"), ("b", "mail"), ("z", "full")] {
+        all.insert(name.to_owned(), every(queue));
+    }
+    let all = json!({ "schedules": all });
+    bench.send(json_request(Method::PUT, "/api/v1/schedules", &all)).await.is(200);
+    bench.pass(60_000);
+    while bench.engine.fire_schedules(1) {}
+    for (query, names, next) in [
+        ("outcome=refused", &["a", "z"][..], None),
+        ("outcome=submitted,refused", &["a", "b", "z"], None),
+        ("outcome=refused&limit=1", &["a"], Some("a")),
+        ("outcome=refused&limit=1&cursor=a", &["z"], None),
+        ("outcome=pending", &[], None),
+    ] {
+        let found = bench.get(&format!("/api/v1/schedules?{query}")).await.json();
+        let schedules = found["schedules"].as_array().unwrap().iter();
+        let found_names: Vec<&str> = schedules.map(|it| it["name"].as_str().unwrap()).collect();
+        assert_eq!((&found_names[..], found["next_cursor"].as_str()), (names, next), "{query}");
+    }
+    for outcome in ["never", "", "refused,"] {
+        let path = format!("/api/v1/schedules?outcome={outcome}");
+        bench.get(&path).await.is_problem(400, "out_of_range");
+    }
 }
 
 #[tokio::test]

@@ -189,6 +189,11 @@ async fn answers_that_a_client_cannot_read_are_not_sent() {
     }
     assert_eq!(ask("/api/v1/events", "application/json").await, 406);
     assert_eq!(ask("/api/v1/events", "text/event-stream").await, 200);
+    let id = bench.submit(json!({ "queue": "events" })).await;
+    let of_job = format!("/api/v1/jobs/{id}/events");
+    assert_eq!(ask(&of_job, "application/json").await, 406);
+    assert_eq!(ask(&of_job, "text/event-stream").await, 200);
+    assert_eq!(ask("/api/v1/queues/events", "application/json").await, 200, "a queue of that name");
     assert_eq!(ask("/metrics", "text/plain").await, 200);
 }
 

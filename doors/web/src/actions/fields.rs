@@ -26,18 +26,33 @@ pub(super) enum Kind {
     Word(&'static [(&'static str, &'static str)]),
 }
 
-/// A field: its path in the API's JSON, its name in the form, its label, a hint.
-pub(super) struct Field(
-    pub &'static [&'static str],
-    pub &'static str,
-    pub &'static str,
-    pub &'static str,
-    pub Kind,
-);
+/// A field of a form.
+pub(super) struct Field {
+    /// Where it is in the API's JSON.
+    path: &'static [&'static str],
+    /// Its name in the form.
+    pub name: &'static str,
+    label: &'static str,
+    /// What may be written there, shown while it is empty.
+    pub hint: &'static str,
+    kind: Kind,
+}
+
+impl Field {
+    pub const fn new(
+        path: &'static [&'static str],
+        name: &'static str,
+        label: &'static str,
+        hint: &'static str,
+        kind: Kind,
+    ) -> Field {
+        Field { path, name, label, hint, kind }
+    }
+}
 
 /// A field with what stands in it. `hint` is shown while nothing does.
 pub(super) fn input(
-    Field(_, name, label, _, kind): &Field,
+    Field { name, label, kind, .. }: &Field,
     value: &str,
     hint: &str,
     is_required: bool,
@@ -61,7 +76,7 @@ pub(super) fn input(
 }
 
 /// What is set, as the form writes it.
-pub(super) fn written(set: &Value, Field(path, _, _, _, kind): &Field) -> String {
+pub(super) fn written(set: &Value, Field { path, kind, .. }: &Field) -> String {
     let found = path.iter().fold(set, |value, key| &value[*key]);
     match (kind, found) {
         (_, Value::Null) => String::new(),
@@ -80,7 +95,7 @@ pub(super) fn body<'a>(
     form: &Form,
 ) -> Answered<Map<String, Value>> {
     let mut body = Map::new();
-    for field @ Field(path, name, ..) in fields {
+    for field @ Field { path, name, .. } in fields {
         let (Some(text), [outer @ .., last]) = (form.given(name), *path) else { continue };
         let value = read(field, text)?;
         let mut place = &mut body;
@@ -93,7 +108,7 @@ pub(super) fn body<'a>(
     Ok(body)
 }
 
-fn read(Field(_, _, label, _, kind): &Field, text: &str) -> Answered<Value> {
+fn read(Field { label, kind, .. }: &Field, text: &str) -> Answered<Value> {
     let refused = |what: &str| Problem::out_of_range(format!("{label}: {text} is {what}"));
     let digits = text.replace(',', "");
     match kind {

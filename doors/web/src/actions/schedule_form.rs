@@ -10,7 +10,7 @@ use spindle_http::{Answered, Problem};
 use crate::actions::Answer;
 use crate::actions::fields::{self, Field, Kind, input, written};
 use crate::ask::{Asked, Match};
-use crate::form::Form;
+use crate::form::{self, Form};
 use crate::html::{Tab, cut, hidden_form, shell};
 use crate::page::Page;
 use crate::pages::job::{of_json, read};
@@ -22,58 +22,89 @@ use crate::shapes::{JobBytes, Schedule};
 /// The longest payload that the form has: a page shows it escaped. A longer one is kept.
 const PAYLOAD_BYTES_MAX: usize = 8_192;
 
-const NAME: Field = Field(&["name"], "name", "Name", "nightly-report", Kind::Text);
+const NAME: Field = Field::new(&["name"], "name", "Name", "nightly-report", Kind::Text);
 const TIMES: [Field; 5] = [
-    Field(
+    Field::new(
         &["expression"],
         "expression",
         "Expression",
         "0 9 * * MON-FRI, @daily, every 90s",
         Kind::Text,
     ),
-    Field(&["zone"], "zone", "Time zone", "UTC; or as Europe/Berlin", Kind::Text),
-    Field(&["start_at"], "start_at", "Not before", "2030-01-31T08:00:00Z", Kind::Text),
-    Field(&["end_at"], "end_at", "Not after", "2030-12-31T08:00:00Z", Kind::Text),
-    Field(&["jitter_ms"], "spread", "Later by chance, up to", "0 s", Kind::Time),
+    Field::new(&["zone"], "zone", "Time zone", "UTC; or as Europe/Berlin", Kind::Text),
+    Field::new(&["start_at"], "start_at", "Not before", "2030-01-31T08:00:00Z", Kind::Text),
+    Field::new(&["end_at"], "end_at", "Not after", "2030-12-31T08:00:00Z", Kind::Text),
+    Field::new(&["jitter_ms"], "spread", "Later by chance, up to", "0 s", Kind::Time),
 ];
 const RULES: [Field; 3] = [
-    Field(&["overlap"], "overlap", "While its last job is unfinished", "", Kind::Word(OVERLAP)),
-    Field(&["missed"], "missed", "Times missed while the server was down", "", Kind::Word(MISSED)),
-    Field(&["missed_max"], "missed_max", "For each, at most so many in a row", "100", Kind::Number),
+    Field::new(
+        &["overlap"],
+        "overlap",
+        "While its last job is unfinished",
+        "",
+        Kind::Word(OVERLAP),
+    ),
+    Field::new(
+        &["missed"],
+        "missed",
+        "Times missed while the server was down",
+        "",
+        Kind::Word(MISSED),
+    ),
+    Field::new(
+        &["missed_max"],
+        "missed_max",
+        "For each, at most so many in a row",
+        "100",
+        Kind::Number,
+    ),
 ];
-const QUEUE: Field = Field(&["job", "queue"], "queue", "Queue", "reports", Kind::Text);
-const JOB: [Field; 2] = [
-    Field(&["job", "priority"], "priority", "Priority", "0; higher goes first", Kind::Signed),
-    Field(&["job", "tags"], "tags", "Tags", "parted by commas", Kind::Texts),
+const QUEUE: Field = Field::new(&["job", "queue"], "queue", "Queue", "reports", Kind::Text);
+const JOB: [Field; 3] = [
+    Field::new(&["job", "priority"], "priority", "Priority", "0; higher goes first", Kind::Signed),
+    Field::new(&["job", "tags"], "tags", "Tags", "parted by commas", Kind::Texts),
+    Field::new(
+        &["job", "fair_key"],
+        "fair_key",
+        "Fair key, in a fair queue",
+        "as the queue's field says",
+        Kind::Text,
+    ),
 ];
 const MORE: [Field; 9] = [
-    Field(&["job", "ttr_ms"], "ttr", "Time to run", "as the queue's", Kind::Time),
-    Field(&["job", "ttl_ms"], "ttl", "Time to live", "no limit", Kind::Time),
-    Field(&["job", "keep_ms"], "keep", "Keep when done", "as the queue's", Kind::Time),
-    Field(&["job", "fails_max"], "fails_max", "Failures at most", "as the queue's", Kind::Number),
-    Field(
+    Field::new(&["job", "ttr_ms"], "ttr", "Time to run", "as the queue's", Kind::Time),
+    Field::new(&["job", "ttl_ms"], "ttl", "Time to live", "no limit", Kind::Time),
+    Field::new(&["job", "keep_ms"], "keep", "Keep when done", "as the queue's", Kind::Time),
+    Field::new(
+        &["job", "fails_max"],
+        "fails_max",
+        "Failures at most",
+        "as the queue's",
+        Kind::Number,
+    ),
+    Field::new(
         &["job", "attempts_max"],
         "attempts_max",
         "Leases at most",
         "as the queue's",
         Kind::Number,
     ),
-    Field(
+    Field::new(
         &["job", "backoff", "base_ms"],
         "base",
         "Wait after a failure",
         "as the queue's",
         Kind::Time,
     ),
-    Field(
+    Field::new(
         &["job", "backoff", "factor"],
         "factor",
         "After each further one, times",
         "",
         Kind::Decimal,
     ),
-    Field(&["job", "backoff", "cap_ms"], "cap", "But no longer than", "", Kind::Time),
-    Field(
+    Field::new(&["job", "backoff", "cap_ms"], "cap", "But no longer than", "", Kind::Time),
+    Field::new(
         &["job", "backoff", "jitter"],
         "jitter",
         "Share that chance may take off",
@@ -201,7 +232,7 @@ fn payload(form: &Form, before: Option<&Value>) -> Map<String, Value> {
 fn values_of(set: &Value) -> Asked<Query> {
     let mut values = Query::new();
     for field in tables() {
-        values = values.with(field.1, &written(set, field));
+        values = values.with(field.name, &written(set, field));
     }
     let text = |key: &str| set["job"][key].as_str().unwrap_or_default();
     let values = values.with("queue_base64", text("queue_base64"));
@@ -211,11 +242,9 @@ fn values_of(set: &Value) -> Asked<Query> {
     };
     // What is neither shown as JSON nor bytes is MessagePack.
     let kind = if parts.payload.is_some() { "json" } else { text("payload_type") };
-    let is_for_form = |text: &String| {
-        kind != "msgpack" && text.len() <= PAYLOAD_BYTES_MAX && !text.contains('\r')
-    };
     let kind_in_form = if kind == "json" { "json" } else { "text" };
-    Ok(match String::from_utf8(found).ok().filter(is_for_form) {
+    let is_short = found.len() <= PAYLOAD_BYTES_MAX;
+    Ok(match form::text_of(found, kind).filter(|_| is_short) {
         Some(text) => values.with("payload", &text).with("payload_type", kind_in_form),
         None => values.with("payload_kept", "yes"),
     })
@@ -223,7 +252,7 @@ fn values_of(set: &Value) -> Asked<Query> {
 
 /// What its times depend on.
 fn times_said(values: &Query) -> String {
-    let said = TIMES.iter().map(|field| values.get(field.1).unwrap_or_default().trim());
+    let said = TIMES.iter().map(|field| values.get(field.name).unwrap_or_default().trim());
     said.collect::<Vec<_>>().join("|")
 }
 
@@ -261,7 +290,7 @@ impl Sheet<'_> {
                 h2 { "When" }
                 div.fields {
                     @if self.name.is_none() { (self.input(&NAME, true)) }
-                    @for field in &TIMES { (self.input(field, field.1 == "expression")) }
+                    @for field in &TIMES { (self.input(field, field.name == "expression")) }
                 }
                 p.muted {
                     "Minute, hour, day, month, day of the week; with six fields seconds come first. Also "
@@ -281,7 +310,7 @@ impl Sheet<'_> {
     }
 
     fn input(&self, field: &Field, is_required: bool) -> Markup {
-        input(field, self.value(field.1), field.3, is_required)
+        input(field, self.value(field.name), field.hint, is_required)
     }
 
     /// The times, and the button that saves what has them.
@@ -327,7 +356,7 @@ impl Sheet<'_> {
                 label { input type="radio" name="payload_type" value="json" checked[!is_text]; " JSON" }
                 label { input type="radio" name="payload_type" value="text" checked[is_text]; " Text, as it is" }
             }
-            details open[MORE.iter().any(|field| !self.value(field.1).is_empty())] {
+            details open[MORE.iter().any(|field| !self.value(field.name).is_empty())] {
                 summary { "Tries and times of its jobs" }
                 div.fields { @for field in &MORE { (self.input(field, false)) } }
             }

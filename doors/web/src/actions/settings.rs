@@ -14,56 +14,68 @@ use crate::pages::queue::named;
 use crate::shapes::{Queue, QueueName};
 
 const FIELDS: [Field; 14] = [
-    Field(
+    Field::new(
         &["fails_max"],
         "fails_max",
         "Failures until a job is dead",
         "5; 0 is no limit",
         Kind::Number,
     ),
-    Field(
+    Field::new(
         &["attempts_max"],
         "attempts_max",
         "Leases until a job is dead",
         "5; 0 is no limit",
         Kind::Number,
     ),
-    Field(&["backoff", "base_ms"], "base", "Wait after the first failure", "10 s", Kind::Time),
-    Field(&["backoff", "factor"], "factor", "After each further one, times", "2", Kind::Decimal),
-    Field(&["backoff", "cap_ms"], "cap", "But no longer than", "1 h", Kind::Time),
-    Field(
+    Field::new(&["backoff", "base_ms"], "base", "Wait after the first failure", "10 s", Kind::Time),
+    Field::new(
+        &["backoff", "factor"],
+        "factor",
+        "After each further one, times",
+        "2",
+        Kind::Decimal,
+    ),
+    Field::new(&["backoff", "cap_ms"], "cap", "But no longer than", "1 h", Kind::Time),
+    Field::new(
         &["backoff", "jitter"],
         "jitter",
         "Share of the wait that chance may take off",
         "0.25",
         Kind::Decimal,
     ),
-    Field(
+    Field::new(
         &["ttr_default_ms"],
         "ttr_default",
         "Time to run of jobs that have none",
         "1 min",
         Kind::Time,
     ),
-    Field(&["keep_ms"], "keep", "Keep done jobs for", "1 day", Kind::Time),
-    Field(&["keep_dead_ms"], "keep_dead", "Keep dead jobs for", "7 days", Kind::Time),
-    Field(
+    Field::new(&["keep_ms"], "keep", "Keep done jobs for", "1 day", Kind::Time),
+    Field::new(&["keep_dead_ms"], "keep_dead", "Keep dead jobs for", "7 days", Kind::Time),
+    Field::new(
         &["finished_max"],
         "finished_max",
         "Keep at most so many done and dead jobs",
         "",
         Kind::Number,
     ),
-    Field(&["jobs_max"], "jobs_max", "Unfinished jobs at most; more are refused", "", Kind::Number),
-    Field(&["bytes_max"], "bytes_max", "Bytes of their payloads at most", "", Kind::Number),
-    Field(
+    Field::new(
+        &["jobs_max"],
+        "jobs_max",
+        "Unfinished jobs at most; more are refused",
+        "",
+        Kind::Number,
+    ),
+    Field::new(&["bytes_max"], "bytes_max", "Bytes of their payloads at most", "", Kind::Number),
+    Field::new(
         &["aging_ms"],
         "aging",
         "Jobs gain a step of priority each time they have waited",
         "10 min",
         Kind::Time,
     ),
-    Field(
+    Field::new(
         &["bytes_type"],
         "bytes_type",
         "What Workq's and Gearman's payloads are, for constraints",
@@ -109,7 +121,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
         return Ok(Redirect::to(&to).into_response());
     };
     // What was written is not lost.
-    let value = |Field(_, field, ..): &Field| asked.field(field).to_owned();
+    let value = |field: &Field| asked.field(field.name).to_owned();
     let body = form(&page, &name, value, kept, Some(&fault.detail));
     let mut response: Response = shell(&page, Tab::Queues, "Settings", body).await;
     *response.status_mut() = fault.status();
@@ -158,6 +170,6 @@ fn form(
     }
 }
 
-fn hint(Field(_, _, _, hint, _): &Field) -> String {
+fn hint(Field { hint, .. }: &Field) -> String {
     if hint.is_empty() { "not set".to_owned() } else { format!("not set; for example {hint}") }
 }

@@ -100,7 +100,7 @@ fn document(page: &Page, tab: Tab, title: &str, server: Option<&Server>, body: M
                         }
                     }
                 }
-                main.wrap #main data-live { (body) }
+                main.wrap #main { (body) }
                 (foot(page, server))
                 (keys(page))
             }

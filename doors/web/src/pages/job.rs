@@ -14,7 +14,7 @@ use crate::html::{
 };
 use crate::page::Page;
 use crate::pages::named::path_of;
-use crate::pages::{attempts, related};
+use crate::pages::{attempts, output, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
 
@@ -30,6 +30,12 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
     let why: Option<Why> = page.ask.get(&format!("{path}/why")).await.ok();
     let view = View::named(page.query().get("view"));
     let related = related::of(&page, &job).await;
+    let may_inspect = page.may(Role::Inspect);
+    let output = if may_inspect {
+        output::end(&page, job.id).await
+    } else {
+        html! {}
+    };
     let now_ms = page.now_ms();
     let body = html! {
         (head(&page, &job))
@@ -39,13 +45,14 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
             div {
                 (error(&job))
                 (attempts::table(&job, now_ms))
-                @if page.may(Role::Inspect) {
+                (output)
+                @if may_inspect {
                     (payload(&job, &parts, view))
                     (result(&job, &parts, view))
                 } @else {
                     h2 { "Payload" }
                     p.muted {
-                        (bytes(job.payload_bytes)) ". Payloads and results are shown to who has the role "
+                        (bytes(job.payload_bytes)) ". Payloads, results and output are shown to who has the role "
                         code { "inspect" } "."
                     }
                 }
@@ -69,7 +76,7 @@ pub(crate) fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Asked<T> {
 
 fn head(page: &Page, job: &Job) -> Markup {
     html! {
-        div.head {
+        div.head data-feed={ "/live?job=" (job.id) } {
             div {
                 h1 { "Job " span.mono { (job.id) } }
                 p.sub {

@@ -131,7 +131,7 @@ impl Slots {
 #[derive(Default)]
 struct AtWorkers {
     workers: u64,
-    /// Of those, the workers that have told their status.
+    /// Of those, the workers that have reported a status.
     reported: u64,
     paused: u64,
     slots: Slots,

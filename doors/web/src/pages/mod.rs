@@ -14,6 +14,7 @@ pub(crate) mod jobd;
 pub(crate) mod jobs;
 pub(crate) mod login;
 pub(crate) mod named;
+pub(crate) mod output;
 pub(crate) mod overview;
 pub(crate) mod queue;
 pub(crate) mod queues;

@@ -5,16 +5,21 @@ use maud::{Markup, html};
 use spindle_access::Role;
 
 use crate::ask::Asked;
-use crate::html::{Tab, bytes, cut, duration_ms, grouped, plural, queue_link, queue_path, shell};
+use crate::html::{
+    Tab, bytes, cut, duration_ms, grouped, job_link, plural, queue_link, queue_path, shell,
+};
 use crate::page::Page;
 use crate::pages::constraint::constraint_link;
 use crate::pages::constraints::held;
 use crate::pages::history::fitting;
 use crate::pages::job_table::error_of;
 use crate::pages::named::path_of;
+use crate::pages::schedules::schedule_link;
 use crate::pages::{history, jobs, queues};
 use crate::query::Query;
-use crate::shapes::{Constraint, ConstraintPage, Job, JobPage, Queue, QueuePage, Server};
+use crate::shapes::{
+    Constraint, ConstraintPage, Job, JobPage, Queue, QueuePage, Schedule, SchedulePage, Server,
+};
 
 /// Queues that are looked at, and those that are shown.
 const QUEUES_LOOKED_AT: &str = "512";
@@ -23,6 +28,10 @@ const ATTENTION_MAX: usize = 12;
 /// Dead jobs that are looked at for what they died of, and those that are shown.
 const DEAD_LOOKED_AT: &str = "60";
 const DEAD_MAX: usize = 5;
+/// What the newest time of a schedule came to if no job came of it, and how many of those are looked
+/// at.
+const NO_JOB: &str = "refused,overlapped,pending";
+const SCHEDULES_LOOKED_AT: &str = "60";
 /// What the rows of what is wrong, and the names of the queues below, may take: names may be long.
 const ATTENTION_BYTES_MAX: usize = 16_000;
 const NAMES_BYTES_MAX: usize = 2_500;
@@ -39,6 +48,8 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
         Query::new().with("status", "dead").with("order", "desc").with("limit", DEAD_LOOKED_AT);
     let mut dead: JobPage = page.ask.get(&path.to("/api/v1/jobs")).await?;
     let span = history::span(&page);
+    let path = Query::new().with("outcome", NO_JOB).with("limit", SCHEDULES_LOOKED_AT);
+    let schedules: SchedulePage = page.ask.get(&path.to("/api/v1/schedules")).await?;
     let charts = history::of_server(&page, span).await;
     history::trends(&page, &mut found.queues).await;
     let failures = history::failures(&page, span).await;
@@ -46,6 +57,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
         queues: &found.queues,
         constraints: &constraints,
         dead: &dead.jobs,
+        schedules: &schedules.schedules,
         may_manage: page.may(Role::Manage),
     };
     let (wrong, more_wrong) = fitting(wrong.rows(&server), ATTENTION_MAX, ATTENTION_BYTES_MAX);
@@ -112,13 +124,15 @@ struct Attention<'a> {
     constraints: &'a ConstraintPage,
     /// The latest dead jobs, the newest first.
     dead: &'a [Job],
+    /// Those whose newest time came to no job.
+    schedules: &'a [Schedule],
     /// Who looks at it may do something about it.
     may_manage: bool,
 }
 
 impl Attention<'_> {
-    /// What is wrong, the worst first: of the server; jobs that nobody works or that are dead; jobs
-    /// that wait; queues that somebody has paused.
+    /// What is wrong, the worst first: of the server; jobs that nobody works, that are dead, or that a
+    /// schedule could not submit; jobs that wait; queues that somebody has paused.
     fn rows(&self, server: &Server) -> Vec<Markup> {
         let mut rows = Vec::new();
         rows.extend(self.queues.iter().filter_map(|queue| self.stuck(queue)));
@@ -126,6 +140,7 @@ impl Attention<'_> {
         let others = self.constraints.constraints.iter().filter(|it| held(it) > 0 && !named(it));
         rows.extend(others.map(full));
         rows.extend(self.queues.iter().filter_map(|queue| self.died(queue)));
+        rows.extend(self.schedules.iter().filter_map(no_job));
         rows.sort_by_key(|row| {
             ["dead", "leased"].iter().position(|it| *it == row.status).unwrap_or(2)
         });
@@ -267,6 +282,30 @@ fn near(name: &str, used: u64, max: u64) -> Markup {
 /// Whether a constraint that names a queue holds its jobs back.
 fn is_of(constraint: &Constraint, queue: &Queue) -> bool {
     constraint.queue.is_some() && constraint.queue == queue.name.queue && held(constraint) > 0
+}
+
+/// Why no job came of a schedule's newest time, if that is so still.
+fn no_job(schedule: &Schedule) -> Option<Row> {
+    let last = schedule.last.as_ref().filter(|_| !schedule.paused)?;
+    let unfinished = schedule.last_job.filter(|_| schedule.is_running);
+    let (status, text) = match (last.outcome.as_str(), unfinished) {
+        ("refused", _) => {
+            let reason = cut(&last.reason, 200);
+            (
+                "dead",
+                html! { "The job of its newest time was refused: " span dir="auto" { (reason) } "." },
+            )
+        }
+        (_, Some(id)) => {
+            let text = html! {
+                "Held up: its last job, " (job_link(id)) ", was unfinished when its newest time came."
+            };
+            ("leased", text)
+        }
+        (_, None) => return None,
+    };
+    let open = html! { a href=(path_of("/schedule", &schedule.name)) { "Open" } };
+    Some(row(status, html! { (schedule_link(&schedule.name)) }, text, open))
 }
 
 fn full(constraint: &Constraint) -> Row {

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use spindle_access::Role;
 
 use crate::ask::{Asked, segment};
+use crate::form;
 use crate::html::{bytes, cut, job_link, time, unseen};
 use crate::page::Page;
 use crate::pages::job::{of_json, read};
@@ -89,13 +90,11 @@ async fn looked_up(page: &Page, id: &str) -> Asked<(Job, JobBytes)> {
     Ok((read(answer.get())?, read(answer.get())?))
 }
 
-/// A payload that a form can have: whole, and a text without CR, which no form keeps. MessagePack is
-/// none.
+/// A payload that a form can have, if it is whole.
 fn text_of(job: &Job, parts: &JobBytes) -> Option<String> {
     if job.payload_bytes == 0 {
         return Some(String::new());
     }
     let whole = of_json(parts.payload.as_deref(), parts.payload_base64.as_deref())?;
-    let is_for_form = |text: &String| job.payload_type != "msgpack" && !text.contains('\r');
-    String::from_utf8(whole).ok().filter(is_for_form)
+    form::text_of(whole, &job.payload_type)
 }

@@ -210,6 +210,9 @@ fn about(it: &Schedule, job: &ScheduledJob, now_ms: u64) -> Markup {
             (how_long("Time to run", job.ttr_ms))
             (how_long("Time to live", job.ttl_ms))
             (how_long("Kept when done", job.keep_ms))
+            @if let Some(key) = &job.fair_key {
+                (fact("Fair key", html! { span.mono dir="auto" { (cut(key, 256)) } }))
+            }
             (fact("Tags", html! {
                 @for tag in job.tags.iter().take(16) { span.tag { (cut(tag, 40)) } " " }
                 span.tag { "schedule:" (cut(&it.name, 40)) }

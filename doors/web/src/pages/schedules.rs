@@ -63,7 +63,8 @@ fn row(it: &Schedule, now_ms: u64) -> Asked<Markup> {
                     None => span.zero { "none yet" },
                 }
             }
-            td.r.nowrap { @if let Some(at) = &it.fires_at { (time(at, now_ms)) } }
+            @if let Some(at) = &it.fires_at { td.r.nowrap data-label="next" { (time(at, now_ms)) } }
+            @else { td.r {} }
         }
     })
 }

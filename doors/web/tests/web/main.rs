@@ -17,6 +17,8 @@ mod hostile;
 #[cfg(test)]
 mod jobd;
 #[cfg(test)]
+mod output;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod reading;

@@ -1,5 +1,7 @@
 //! Schedules: their list, the page of one, and the forms that make, change, run and remove them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use spindle_testkit::TokensFile;
 
@@ -103,12 +105,20 @@ async fn a_schedule_is_made_by_a_form_after_a_look_at_its_times() {
 async fn a_change_keeps_what_it_does_not_say_and_shows_other_times_first() {
     let bench = Bench::new();
     let mut browser = Browser::new(&bench);
-    let job = json!({ "queue": "reports", "payload": "a\nb", "tags": ["x"], "keep_ms": 60_000,
+    let job = json!({ "queue": "reports", "payload": "a\nb", "tags": ["x"], "priority": 3,
+                      "fair_key": "acme", "ttr_ms": 5_000, "ttl_ms": 9_000, "keep_ms": 60_000,
+                      "attempts_max": 7, "fails_max": 3,
                       "backoff": { "base_ms": 1_000, "factor": 3.0 } });
+    let fields = job.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
     let before = json!({ "expression": "@daily", "zone": "UTC", "job": job, "paused": true,
                          "overlap": "allow", "start_at": "2026-02-01T00:00:00Z" });
     put(&bench, "report", before).await;
     let set = shown(&bench, "report").await;
+    let known = bench.api("", "GET", "/api/openapi.json", None).await.json();
+    let known = known["components"]["schemas"]["ScheduledJob"]["properties"].clone();
+    let others = known.as_object().unwrap().keys().filter(|field| !fields.contains(*field));
+    let others: Vec<&String> = others.collect();
+    assert_eq!(others, ["payload_base64", "payload_type", "queue_base64"], "not tested here");
     let form = browser.page(EDIT).await.form(EDIT);
     let reply = saved(&mut browser, EDIT, &form).await;
     assert_eq!(reply.header("location"), REPORT, "{}", reply.text());
@@ -278,6 +288,39 @@ async fn the_page_says_what_came_of_its_times() {
     let page = bench.page(at).await;
     page.says("The job of its last time was refused:");
     page.says("It does not come later; the next time is as it would be.");
+}
+
+#[tokio::test]
+async fn the_overview_names_schedules_whose_newest_time_came_to_no_job() {
+    let bench = Bench::new();
+    for (name, queue) in [("held", "q"), ("refused", "full"), ("well", "other")] {
+        let overlap = if name == "well" { "allow" } else { "skip" };
+        let schedule = json!({ "expression": "every 60s", "overlap": overlap,
+                               "job": { "queue": queue } });
+        put(&bench, name, schedule).await;
+    }
+    let full = json!({ "jobs_max": 1 });
+    bench.api("", "PUT", "/api/v1/queues/full/settings", Some(full)).await;
+    bench.submit(json!({ "queue": "full" })).await;
+    a_minute_later(&bench);
+    let page = bench.page("/").await;
+    page.is_sound("a refused schedule");
+    page.says("refused The job of its newest time was refused: the queue");
+    assert!(page.links().contains(&"/schedule?name=refused"), "{:?}", page.links());
+    assert!(!page.links().contains(&"/schedule?name=held"), "its first job came");
+    a_minute_later(&bench);
+    let page = bench.page("/").await;
+    let job = shown(&bench, "held").await["last_job"].to_string();
+    page.says(&format!(
+        "held Held up: its last job, {job}, was unfinished when its newest time came."
+    ));
+    assert!(page.links().contains(&"/schedule?name=held"), "{:?}", page.links());
+    assert!(!page.links().contains(&"/schedule?name=well"), "{:?}", page.links());
+    // Once its job has ended, and once somebody has paused it, there is nothing to do.
+    bench.api("", "DELETE", &format!("/api/v1/jobs/{job}"), None).await;
+    bench.api("", "POST", "/api/v1/schedules/refused/pause", None).await;
+    let page = bench.page("/").await;
+    assert!(!page.links().iter().any(|link| link.starts_with("/schedule?")), "{:?}", page.links());
 }
 
 #[tokio::test]

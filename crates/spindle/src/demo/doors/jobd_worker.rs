@@ -96,7 +96,7 @@ impl Registration {
     pub fn serve(&self, registered: impl FnOnce()) -> io::Result<()> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let served = runtime.block_on(self.serve_once(registered));
-        // Jobs that somebody waits for keep nobody.
+        // Waits for the ends of jobs are given up: the thread does not stay for them.
         runtime.shutdown_background();
         served
     }
@@ -114,14 +114,14 @@ impl Registration {
 
     /// Does it once, on a thread of its own, and returns when it is registered.
     pub fn begin(self) -> io::Result<()> {
-        let (tell, told) = mpsc::channel();
+        let (sender, outcome) = mpsc::channel();
         spawn(move || {
-            let tell_registered = tell.clone();
-            // Nobody listens any more after the first word.
-            let ended = self.serve(move || drop(tell_registered.send(Ok(()))));
-            let _ = tell.send(ended);
+            let registered = sender.clone();
+            let ended = self.serve(move || drop(registered.send(Ok(()))));
+            // After the first message nobody receives any more.
+            let _ = sender.send(ended);
         })?;
-        told.recv().map_err(io::Error::other)?
+        outcome.recv().map_err(io::Error::other)?
     }
 
     async fn serve_once(&self, registered: impl FnOnce()) -> io::Result<()> {
