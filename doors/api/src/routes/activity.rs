@@ -43,8 +43,8 @@ pub(crate) struct OutputAsked {
     /// The `next` of the page before; 0 (the default) begins with the oldest output that is kept.
     #[serde(default)]
     from: u64,
-    /// Instead of `from`: begin with the piece that has the byte so many bytes before the end; at
-    /// most 65536. With 0, `next` says how much was written in all.
+    /// Begin with the piece that has the byte so many bytes before the end; at most 65536. It goes
+    /// before `from`. With 0, `next` says how much was written in all.
     #[param(maximum = 65_536)]
     tail_bytes: Option<usize>,
     /// Wait so many seconds, at most 300, until there is output or the job has ended; 0 (the
@@ -57,9 +57,6 @@ pub(crate) struct OutputAsked {
 impl OutputAsked {
     fn begin(&self) -> Answered<OutputFrom> {
         let Some(bytes) = self.tail_bytes else { return Ok(OutputFrom::Offset(self.from)) };
-        if self.from > 0 {
-            return Err(Problem::bad_field("from and tail_bytes both say where to begin"));
-        }
         Ok(OutputFrom::End(bounded("tail_bytes", bytes, 0..=TAIL_BYTES_MAX)?))
     }
 }

@@ -78,16 +78,13 @@ async fn output_is_read_page_by_page_and_over_the_end() {
         ("?tail_bytes=0", &[][..]),
         ("?tail_bytes=8", &["zwei é\n"]),
         ("?tail_bytes=9", &["one\n", "zwei é\n"]),
+        ("?tail_bytes=9&from=12", &["one\n", "zwei é\n"]),
     ] {
         let end = output(&bench, id, query).await;
         assert_eq!((&texts(&end)[..], &end["next"]), (expected, &json!(12)), "{query}");
     }
-    for (query, code) in
-        [("from=4&tail_bytes=1", "bad_field"), ("tail_bytes=65537", "out_of_range")]
-    {
-        let refused = bench.get(&format!("/api/v1/jobs/{id}/output?{query}")).await;
-        refused.is_problem(400, code);
-    }
+    let refused = bench.get(&format!("/api/v1/jobs/{id}/output?tail_bytes=65537")).await;
+    refused.is_problem(400, "out_of_range");
     bench.post(&format!("/api/v1/leases/{token}/complete"), json!({})).await.is(204);
     let ended = output(&bench, id, "?from=12&wait_s=300").await;
     assert_eq!(ended, json!({ "pieces": [], "next": 12, "status": "done" }));
