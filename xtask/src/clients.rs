@@ -20,9 +20,13 @@ const SCHEMATHESIS: [&str; 4] =
 /// What looks at pages in a browser for what keeps people from using them.
 const BROWSER_FOLDER: &str = "browser-clients";
 const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
-/// The library whose jobs move to Spindle.
+/// The library whose jobs move to Spindle, and whose worker ours is measured beside.
 const BULLMQ_FOLDER: &str = "bullmq-clients";
 const BULLMQ: [&str; 2] = ["bullmq@6.7.0", "ioredis@6.0.0"];
+/// Workers that ours are measured beside.
+const WORKER_PEERS_FOLDER: &str = "worker-peers";
+const WORKER_PEERS: [&str; 4] =
+    ["celery[redis]==5.7.0", "kombu==5.7.0", "redis==8.1.0", "rq==3.0.0"];
 /// The library asks for any version of its logger and works with this one only.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
@@ -33,11 +37,17 @@ pub fn install_missing() -> Result<()> {
     install_python(&folder.join("python"), &PYTHON)?;
     install_node(&folder, &NODE)?;
     install_node(&target()?.join(BROWSER_FOLDER), &BROWSER)?;
-    install_node(&target()?.join(BULLMQ_FOLDER), &BULLMQ)?;
+    install_worker_peers()?;
     let lightjq = target()?.join(LIGHTJQ_FOLDER);
     fs::create_dir_all(&lightjq)?;
     install_python(&lightjq.join("python"), &LIGHTJQ_PYTHON)?;
     install_schemathesis()
+}
+
+/// Installs the workers that ours are measured beside, if they are missing.
+pub fn install_worker_peers() -> Result<()> {
+    install_node(&target()?.join(BULLMQ_FOLDER), &BULLMQ)?;
+    install_python(&target()?.join(WORKER_PEERS_FOLDER), &WORKER_PEERS)
 }
 
 /// Installs what tests the HTTP doors from their own documents, if it is missing.

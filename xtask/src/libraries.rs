@@ -2,7 +2,7 @@
 //! tested with a server.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -26,6 +26,14 @@ impl Language {
         }
     }
 
+    /// Installs its library in the target folder, as it is now.
+    pub fn install(self) -> Result<()> {
+        match self {
+            Language::Node => npm(&install_node()?, &["run", "build"], None),
+            Language::Python => install_python_client().map(drop),
+        }
+    }
+
     /// Checks and tests its library with this server.
     pub fn test(self, server: &Path) -> Result<()> {
         match self {
@@ -36,6 +44,7 @@ impl Language {
 }
 
 /// Our library for Python: what tests it and looks at its types, its style and its age.
+const PYTHON: &str = "clients/python";
 const PYTHON_FOLDER: &str = "python-client";
 const PYTHON_TOOLS: [&str; 4] = ["pytest==9.2.0", "mypy==2.4.1", "ruff==0.17.5", "vermin==1.9.2"];
 /// The oldest Python that it runs on, and every newer one.
@@ -46,23 +55,31 @@ const NODE_FOLDER: &str = "node-client";
 /// What a build in the source folder may have left there.
 const BUILT: [&str; 2] = ["build", "node_modules"];
 
-/// Builds our library for Node from its sources alone, and runs its tests with this server.
+/// Runs the tests of our library for Node, built from its sources alone, with this server.
 fn test_node(server: &Path) -> Result<()> {
+    npm(&install_node()?, &["test"], Some(server))
+}
+
+/// Copies the sources of our library for Node, with what builds them; the folder.
+fn install_node() -> Result<PathBuf> {
     let folder = target()?.join(NODE_FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     copy_sources(&root().join(NODE), &folder)?;
-    for args in [&["ci", "--ignore-scripts", "--no-audit", "--no-fund"][..], &["test"]] {
-        let npm = Command::new("npm")
-            .args(args)
-            .current_dir(&folder)
-            .env("SPINDLE_BIN", server)
-            .env("SPINDLE_README", root().join("README.md"))
-            .status()
-            .context("starting npm")?;
-        ensure!(npm.success(), "npm {} in {}: {npm}", args.join(" "), folder.display());
+    npm(&folder, &["ci", "--ignore-scripts", "--no-audit", "--no-fund"], None)?;
+    Ok(folder)
+}
+
+/// Calls npm in this folder; tests of the library are given a server.
+fn npm(folder: &Path, args: &[&str], server: Option<&Path>) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args(args).current_dir(folder).env("SPINDLE_README", root().join("README.md"));
+    if let Some(server) = server {
+        npm.env("SPINDLE_BIN", server);
     }
+    let status = npm.status().context("starting npm")?;
+    ensure!(status.success(), "npm {} in {}: {status}", args.join(" "), folder.display());
     Ok(())
 }
 
@@ -82,13 +99,19 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs our library for Python from its folder, checks it, and tests it with this server.
-fn test_python(server: &Path) -> Result<()> {
+/// Installs our library for Python from its folder; where to.
+fn install_python_client() -> Result<PathBuf> {
     let folder = target()?.join(PYTHON_FOLDER);
-    let source = root().join("clients/python");
+    let source = root().join(PYTHON);
+    install_python(&folder, &["--force-reinstall", "--no-deps", &*source.to_string_lossy()])?;
+    Ok(folder)
+}
+
+/// Installs our library for Python, checks it, and tests it with this server.
+fn test_python(server: &Path) -> Result<()> {
+    let folder = install_python_client()?;
+    let source = root().join(PYTHON);
     install_python(&folder, &PYTHON_TOOLS)?;
-    let package = ["--force-reinstall", "--no-deps", &*source.to_string_lossy()];
-    install_python(&folder, &package)?;
     let call = |program: &str, args: &[&str]| {
         let mut command = Command::new(folder.join("bin").join(program));
         command.args(args).current_dir(&source).env("SPINDLE_BIN", server);

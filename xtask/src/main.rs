@@ -9,6 +9,7 @@ mod debian;
 mod dependencies;
 mod fuzz;
 mod libraries;
+mod nats;
 mod packages;
 mod process;
 mod steps;
@@ -32,6 +33,8 @@ const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spin
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 const SMOKE_SEEDS: &str = "200";
+/// The same, with several records on their way to the log.
+const SMOKE_SEEDS_IN_FLIGHT: &str = "20";
 const API_SEED: u64 = 1;
 const FUZZ_SECONDS: u64 = 60;
 
@@ -64,6 +67,8 @@ enum Chore {
     },
     /// Check licences, sources and versions of what the lock file brings against deny.toml
     Dependencies,
+    /// Put the NATS server that tests need into the target folder
+    NatsServer,
     /// Write pictures of the web pages into docs/images; needs root once, to install a browser
     Screenshots,
     /// Build the Debian package from the release program, install and purge it in a folder
@@ -125,6 +130,12 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test { long } => test(long),
         Chore::Bench { args } => {
             build_release(&["spindle", "spindle-bench"])?;
+            if measures_workers(&args) {
+                clients::install_worker_peers()?;
+                for language in Language::value_variants() {
+                    language.install()?;
+                }
+            }
             call(release("spindle-bench")?, &args)
         }
         Chore::Sim { args } => {
@@ -132,6 +143,7 @@ fn run(chore: Chore) -> Result<()> {
             call(release("spindle-sim")?, &args)
         }
         Chore::Dependencies => dependencies::check(),
+        Chore::NatsServer => nats::install_missing(),
         Chore::Screenshots => {
             packages::install_missing()?;
             // Of the whole workspace: that is what is built for its tests.
@@ -165,6 +177,7 @@ fn test(long: bool) -> Result<()> {
     let mut steps = Steps::default();
     steps.run("dependencies", dependencies::check);
     steps.run("Debian packages", packages::install_missing);
+    steps.run("NATS server", nats::install_missing);
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);
     let built = steps.run("release build", || build_release(&RELEASED));
@@ -179,6 +192,13 @@ fn test(long: bool) -> Result<()> {
         }
         steps.run("API properties", || api_properties(API_SEED));
         steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
+        steps.run("simulation in flight", || {
+            let arguments = ["--profile", "in-flight", "--seeds", SMOKE_SEEDS_IN_FLIGHT];
+            call(release("spindle-sim")?, &arguments)
+        });
+        steps.run("simulation of nodes", || {
+            call(release("spindle-sim")?, &["--nodes", "--seeds", SMOKE_SEEDS])
+        });
         steps.run("benchmark suites", benchmark_suites);
         for mode in Mode::value_variants().iter().copied() {
             let name = format!("torture: {}", mode.name());
@@ -201,6 +221,15 @@ fn test(long: bool) -> Result<()> {
         }
     }
     steps.finish()
+}
+
+/// Whether suites of the load generator start workers of client libraries: those that are named
+/// like it, and without a name all.
+fn measures_workers(args: &[String]) -> bool {
+    let of_one = |arg: &String| arg == "--only" || arg.starts_with("--only=");
+    let asks = args.iter().any(|arg| arg == "--help" || arg == "--against");
+    let names_workers = args.iter().any(|arg| arg.contains("-worker"));
+    names_workers || !(asks || args.iter().any(of_one))
 }
 
 /// Each suite runs with a few jobs, against the real peers; nothing is judged.
@@ -271,6 +300,11 @@ mod tests {
             panic!("bench takes any arguments")
         };
         assert_eq!(args, ["--help", "-c", "8"]);
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(measures_workers(&words("suite --runs 5")));
+        assert!(measures_workers(&words("suite --only fair-100k,node-worker")));
+        assert!(!measures_workers(&words("suite --only=fair-100k")));
+        assert!(!measures_workers(&words("suite --help")));
         let Ok(Chore::Sim { args }) = parsed("xtask sim --seeds 200") else {
             panic!("sim takes any arguments")
         };

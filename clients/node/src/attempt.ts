@@ -11,11 +11,12 @@ import {
   UnrecoverableError,
   WorkerStoppedError,
 } from "./errors.js";
-import { contentFields, contentOf, guarded } from "./serializer.js";
-import type { AnyTask } from "./task.js";
+import { resultOf } from "./job.js";
+import { contentFields, contentOf, guarded, json } from "./serializer.js";
+import type { AnyTask, Task } from "./task.js";
 import type { LeaseReport, Reporter } from "./reporter.js";
 import type { Call, Transport } from "./transport.js";
-import type { Leased } from "./wire.js";
+import type { BeforeInfo, JobBefore, Leased } from "./wire.js";
 
 /** What a task knows of the job that it does. */
 export interface JobContext {
@@ -33,6 +34,19 @@ export interface JobContext {
   readonly client: Spindle;
   /** The trace that the job was submitted in (W3C Trace Context). */
   readonly traceparent: string | undefined;
+  /** The jobs and batches that it waited for, by their numbers, as they stood when the attempt began. */
+  readonly after: readonly BeforeInfo[];
+  /**
+   * The result of a job that this one waited for, whatever its queue is. It is read as the results of `task`
+   * are, or else of the worker's task with that queue, or else as JSON. Throws a `JobFailedError` if that
+   * job is dead, a `NotFoundError` if it is not kept any more.
+   */
+  resultOf<Result = unknown>(job: number, task?: Task<any, Result>): Promise<Result>;
+  /**
+   * The results of all jobs that this one waited for, by their numbers: in the order in which they were
+   * submitted. Batches have none. Throws what `resultOf` throws for one of them.
+   */
+  resultsBefore<Result = unknown>(task?: Task<any, Result>): Promise<Result[]>;
   /**
    * Says how far the task is: `numerator` of `denominator`, whole numbers; 100 if left out. People see it
    * until the attempt ends. It is sent once, and the server keeps it in memory only.
@@ -64,6 +78,7 @@ interface Report extends LeaseReport {
 export interface Shared {
   client: Spindle;
   reporter: Reporter;
+  tasks: ReadonlyMap<string, AnyTask>;
   /** How often leases are extended, if the worker says so. */
   heartbeatMs: number | undefined;
 }
@@ -90,16 +105,18 @@ export class Attempt {
   readonly #aborted = new AbortController();
   readonly #heartbeats = new AbortController();
   readonly #reporter: Reporter;
+  readonly #tasks: ReadonlyMap<string, AnyTask>;
   #timers: NodeJS.Timeout[] = [];
   /** By the clock of `performance.now()`; the server may know better. */
   #deadline: number;
   #isOver = false;
 
-  constructor(leased: Leased, task: AnyTask, { client, reporter, heartbeatMs }: Shared) {
+  constructor(leased: Leased, task: AnyTask, { client, reporter, tasks, heartbeatMs }: Shared) {
     this.#leased = leased;
     this.#task = task;
     this.#transport = client.transport;
     this.#reporter = reporter;
+    this.#tasks = tasks;
     const leaseMs = leased.lease_ms ?? Infinity;
     this.#heartbeatMs = heartbeatMs ?? leaseMs / 3;
     this.#deadline = performance.now() + leaseMs;
@@ -111,6 +128,9 @@ export class Attempt {
       signal: this.#aborted.signal,
       client,
       traceparent: leased.traceparent,
+      after: leased.after ?? [],
+      resultOf: (job, task) => this.#resultOf(job, task),
+      resultsBefore: (task) => this.#resultsBefore(task),
       reportProgress: (numerator, denominator = 100) => optional(this.#reportProgress(numerator, denominator)),
       writeOutput: (text) => optional(this.#writeOutput(text)),
     };
@@ -249,6 +269,17 @@ export class Attempt {
     return true;
   }
 
+  async #resultOf<Result>(job: number, task?: Task<any, Result>): Promise<Result> {
+    const before = (await this.#call("GET", `after/${job}`, { repeatable: true })) as JobBefore;
+    const serializer = (task ?? this.#tasks.get(before.queue ?? ""))?.serializer ?? json;
+    return resultOf(before, serializer);
+  }
+
+  async #resultsBefore<Result>(task?: Task<any, Result>): Promise<Result[]> {
+    const jobs = this.context.after.filter((before) => !before.is_batch);
+    return Promise.all(jobs.map(({ id }) => this.#resultOf(id, task)));
+  }
+
   #reportProgress(numerator: number, denominator: number): Promise<void> {
     return this.#post("progress", { numerator, denominator }, { repeatable: true, retryForMs: 0 });
   }
@@ -257,11 +288,15 @@ export class Attempt {
     for (const piece of pieces(text)) await this.#post("output", { text: piece }, { repeatable: false });
   }
 
-  /** Posts to one of the lease's paths. An answer that says that the lease has ended aborts the task's signal. */
-  async #post(action: string, body: object, how: Pick<Call, "repeatable" | "retryForMs" | "signal">): Promise<void> {
+  async #post(action: string, body: object, how: Omit<Call, "method" | "path" | "body">): Promise<void> {
+    await this.#call("POST", action, { body: JSON.stringify(body), ...how });
+  }
+
+  /** Asks one of the lease's paths. An answer that says that the lease has ended aborts the task's signal. */
+  async #call(method: "GET" | "POST", action: string, how: Omit<Call, "method" | "path">): Promise<unknown> {
     const path = `leases/${this.#leased.lease_token}/${action}`;
     try {
-      await this.#transport.call({ method: "POST", path, body: JSON.stringify(body), ...how });
+      return (await this.#transport.call({ method, path, ...how })).body;
     } catch (error) {
       const end = leaseEnd(error);
       if (end === undefined) throw error;

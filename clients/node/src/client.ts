@@ -1,20 +1,30 @@
 import { randomUUID } from "node:crypto";
 
+import { Batch, type BatchOptions } from "./batch.js";
+import { milliseconds } from "./duration.js";
 import { apiError, ConnectionError, type Problem, SpindleError } from "./errors.js";
 import { type EventOptions, events } from "./events.js";
 import { Job } from "./job.js";
-import { json, type Serializer } from "./serializer.js";
+import { Message } from "./message.js";
+import { Schedule } from "./schedule.js";
+import { json } from "./serializer.js";
 import { type ClientOptions, settingsOf } from "./settings.js";
-import { submitText, type SubmitOptions } from "./submit.js";
+import type { SubmitOptions } from "./submit.js";
 import type { AnyTask, SubmitArguments, Task } from "./task.js";
 import { type Call, Transport } from "./transport.js";
-import type { JobInfo, QueueInfo, SpindleEvent, Submitted } from "./wire.js";
+import type { BatchInfo, JobInfo, QueueInfo, ScheduleInfo, SpindleEvent, Submitted } from "./wire.js";
+
+/** What becomes of messages that are submitted: their jobs, in their order. */
+export type JobsOf<Messages> = {
+  -readonly [Place in keyof Messages]: Messages[Place] extends Message<infer Result> ? Job<Result> : never;
+};
 
 /** Which jobs to list. All that is given must match. */
 export interface ListOptions {
   queue?: string;
   status?: JobInfo["status"] | readonly JobInfo["status"][];
   tag?: string;
+  batch?: Batch | number;
   /** The newest first. Default: the oldest. */
   newestFirst?: boolean;
   signal?: AbortSignal;
@@ -24,6 +34,8 @@ export interface ListOptions {
 const BATCH_JOBS_MAX = 1000;
 const BATCH_BYTES = 4 * 1024 * 1024;
 const LIST_PAGE = 1000;
+/** Batches and schedules in one page. */
+const SHORT_PAGE = 512;
 
 /** A client of one server. It keeps its connections: make one for a program. */
 export class Spindle {
@@ -46,12 +58,12 @@ export class Spindle {
     payload?: unknown,
     options: SubmitOptions = {},
   ): Promise<Job> {
-    const one = prepared(target, payload, options);
+    const one = new Message(target, payload, options);
     const answer = await this.#transport.call({
       method: "POST",
       path: "jobs",
       body: one.text,
-      headers: { "idempotency-key": options.idempotencyKey ?? randomUUID() },
+      headers: { "idempotency-key": one.idempotencyKey ?? randomUUID() },
       repeatable: true,
     });
     return this.#submitted(answer.body as Submitted, one);
@@ -72,31 +84,50 @@ export class Spindle {
     payloads: readonly unknown[],
     options: SubmitOptions = {},
   ): Promise<Job[]> {
-    const jobs = payloads.map((payload) => prepared(target, payload, options));
+    const { idempotencyKey, ...shared } = options;
+    const jobs = payloads.map((payload) => new Message(target, payload, shared));
+    return this.#submitAll(jobs, idempotencyKey);
+  }
+
+  /**
+   * Submits many messages in few requests, each with options of its own; in one request if jobs are named
+   * (`ref`). Each is accepted or refused for itself: if one is not accepted, a `SubmitManyError` says what
+   * became of each.
+   */
+  async submitAll<Messages extends readonly Message<any>[] | []>(messages: Messages): Promise<JobsOf<Messages>> {
+    return (await this.#submitAll(messages, undefined)) as JobsOf<Messages>;
+  }
+
+  async #submitAll(messages: readonly Message[], sharedKey: string | undefined): Promise<Job[]> {
+    const areTogether = messages.some(({ isNamed }) => isNamed);
     const outcomes: (Job | SpindleError)[] = [];
     let requests = 0;
-    for (const batch of batchesOf(jobs)) {
+    for (const batch of areTogether ? [messages] : batchesOf(messages)) {
       // The key of one request must not be that of the next.
-      const key = `${options.idempotencyKey ?? randomUUID()}:${requests++}`;
-      outcomes.push(...(await this.#submitBatch(batch, key)));
+      const key = `${sharedKey ?? randomUUID()}:${requests++}`;
+      outcomes.push(...(await this.#submitBatch(batch, key, sharedKey !== undefined)));
     }
     if (outcomes.some((outcome) => !(outcome instanceof Job))) throw new SubmitManyError(outcomes);
     return outcomes as Job[];
   }
 
-  async #submitBatch(jobs: Prepared[], key: string): Promise<(Job | SpindleError)[]> {
+  async #submitBatch(
+    jobs: readonly Message[],
+    key: string,
+    isKnown: boolean,
+  ): Promise<(Job | SpindleError)[]> {
     try {
       const answer = await this.#transport.call({
         method: "POST",
         path: "jobs/batch",
-        body: `{"jobs":[${jobs.map((job) => job.text).join(",")}]}`,
+        body: `{"jobs":[${jobs.map(keyedText).join(",")}]}`,
         headers: { "idempotency-key": key },
         repeatable: true,
       });
       const { answers } = answer.body as { answers: (Submitted | { problem: Problem })[] };
       return answers.map((answer, index) => {
         if ("problem" in answer) return apiError(answer.problem.status ?? 0, answer.problem);
-        return this.#submitted(answer, jobs[index] as Prepared);
+        return this.#submitted(answer, jobs[index] as Message, isKnown);
       });
     } catch (error) {
       if (!(error instanceof SpindleError)) throw error;
@@ -104,9 +135,9 @@ export class Spindle {
     }
   }
 
-  #submitted(answer: Submitted, { serializer, mayExist }: Prepared): Job {
+  #submitted(answer: Submitted, { serializer, mayExist }: Message, isKnown = false): Job {
     // A random key is known to the server only if this very submit was sent twice.
-    return new Job(this.#transport, serializer, answer.id, answer.existing && mayExist);
+    return new Job(this.#transport, serializer, answer.id, answer.existing && (mayExist || isKnown));
   }
 
   /** A job by its number, its UUID, or its Gearman handle. Nothing is sent. */
@@ -116,17 +147,65 @@ export class Spindle {
 
   /** Lists jobs without their payloads and results, page by page. */
   async *jobs(options: ListOptions = {}): AsyncGenerator<JobInfo, void, undefined> {
-    const { queue, status, tag, newestFirst, signal } = options;
+    const { queue, status, tag, batch, newestFirst, signal } = options;
     const query = new URLSearchParams({ limit: String(LIST_PAGE) });
     if (queue !== undefined) query.set("queue", queue);
     if (status !== undefined) query.set("status", [status].flat().join(","));
     if (tag !== undefined) query.set("tag", tag);
+    if (batch !== undefined) query.set("batch", String(typeof batch === "object" ? batch.id : batch));
     if (newestFirst) query.set("order", "desc");
+    yield* this.#list<JobInfo>("jobs", query, signal);
+  }
+
+  /** Opens a batch: jobs that belong together. */
+  async openBatch(options: BatchOptions): Promise<Batch> {
+    const { parent, keep, ...fields } = options;
+    const answer = await this.#transport.call({
+      method: "POST",
+      path: "batches",
+      body: JSON.stringify({
+        key: randomUUID(),
+        ...fields,
+        parent: typeof parent === "object" ? parent.id : parent,
+        keep_ms: keep === undefined ? undefined : milliseconds(keep, "keep"),
+      }),
+      repeatable: true,
+    });
+    // A random key is known to the server only if this very opening was sent twice.
+    const existing = answer.status === 200 && options.key !== undefined;
+    return new Batch(this, (answer.body as BatchInfo).id, existing);
+  }
+
+  /** A batch by its number. Nothing is sent. */
+  batch(id: number): Batch {
+    return new Batch(this, id, true);
+  }
+
+  /** Lists batches, the newest first, page by page. */
+  batches(options: { signal?: AbortSignal } = {}): AsyncGenerator<BatchInfo, void, undefined> {
+    return this.#list("batches", new URLSearchParams({ limit: String(SHORT_PAGE) }), options.signal);
+  }
+
+  /** A schedule by its name, to put, look at, pause, run or remove. Nothing is sent. */
+  schedule(name: string): Schedule {
+    return new Schedule(this, name);
+  }
+
+  /** Lists schedules by name, page by page. */
+  schedules(options: { signal?: AbortSignal } = {}): AsyncGenerator<ScheduleInfo, void, undefined> {
+    return this.#list("schedules", new URLSearchParams({ limit: String(SHORT_PAGE) }), options.signal);
+  }
+
+  async *#list<Item>(
+    name: string,
+    query: URLSearchParams,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Item, void, undefined> {
     for (;;) {
-      const path = `jobs?${query}`;
+      const path = `${name}?${query}`;
       const answer = await this.#transport.call({ method: "GET", path, repeatable: true, signal });
-      const page = answer.body as { jobs: JobInfo[]; next_cursor?: string };
-      yield* page.jobs;
+      const page = answer.body as Record<string, Item[]> & { next_cursor?: string };
+      yield* page[name] ?? [];
       if (page.next_cursor === undefined) return;
       query.set("cursor", page.next_cursor);
     }
@@ -139,12 +218,17 @@ export class Spindle {
 
   /** Stops leasing a queue's jobs; those that workers have go on. */
   async pause(queue: string): Promise<void> {
-    await this.request("POST", `${queuePath(queue)}/pause`);
+    await this.#hold(queue, "pause");
   }
 
   /** Leases a queue's jobs again. */
   async resume(queue: string): Promise<void> {
-    await this.request("POST", `${queuePath(queue)}/resume`);
+    await this.#hold(queue, "resume");
+  }
+
+  /** Twice is as once. */
+  async #hold(queue: string, verb: "pause" | "resume"): Promise<void> {
+    await this.#transport.call({ method: "POST", path: `${queuePath(queue)}/${verb}`, repeatable: true });
   }
 
   /**
@@ -212,42 +296,9 @@ export function defaultClient(): Spindle {
   return (shared ??= new Spindle());
 }
 
-/** A job that is ready to be sent. */
-interface Prepared {
-  text: string;
-  serializer: Serializer;
-  mayExist: boolean;
-}
-
-function prepared(
-  target: AnyTask | string,
-  payload: unknown,
-  options: SubmitOptions,
-): Prepared {
-  const task = typeof target === "string" ? undefined : target;
-  const queue = typeof target === "string" ? target : target.queue;
-  const serializer = task?.serializer ?? json;
-  const all = task ? withTask(task, payload, options) : options;
-  const text = submitText(queue, payload, all, serializer);
-  return { text, serializer, mayExist: all.unique !== undefined || all.idempotencyKey !== undefined };
-}
-
-/** The options of a task, and over them those of the submit. */
-function withTask({ options: task }: AnyTask, payload: unknown, options: SubmitOptions): SubmitOptions {
-  const { unique, delay, runAt, ...rest } = task;
-  const saysWhen = options.delay !== undefined || options.runAt !== undefined;
-  return {
-    ...rest,
-    ...(delay === undefined || saysWhen ? {} : { delay }),
-    ...(runAt === undefined || saysWhen ? {} : { runAt }),
-    ...(unique === undefined ? {} : { unique: unique(payload) }),
-    ...options,
-  };
-}
-
 /** As many at once as a request may bring. One that is larger alone goes alone, and is refused. */
-function* batchesOf(jobs: Prepared[]): Generator<Prepared[], void, undefined> {
-  let batch: Prepared[] = [];
+function* batchesOf(jobs: readonly Message[]): Generator<Message[], void, undefined> {
+  let batch: Message[] = [];
   let size = 0;
   for (const job of jobs) {
     const bytes = Buffer.byteLength(job.text);
@@ -259,6 +310,11 @@ function* batchesOf(jobs: Prepared[]): Generator<Prepared[], void, undefined> {
     size += bytes;
   }
   if (batch.length > 0) yield batch;
+}
+
+/** The text of one of many, which has its key in it. */
+function keyedText({ text, idempotencyKey: key }: Message): string {
+  return key === undefined ? text : `${text.slice(0, -1)},"idempotency_key":${JSON.stringify(key)}}`;
 }
 
 function queuePath(name: string): string {

@@ -1,4 +1,4 @@
-import type { JobInfo } from "./wire.js";
+import type { BatchInfo, JobBefore, JobInfo } from "./wire.js";
 
 /** An error as the server describes it (RFC 9457). Some codes bring fields of their own. */
 export interface Problem {
@@ -132,9 +132,10 @@ export class UnrecoverableError extends Error {
 
 /** A job that somebody waited for is dead. `message` and `code` are those of its last attempt. */
 export class JobFailedError extends SpindleError {
-  readonly job: JobInfo;
+  /** What is known of it: all, or of a job that another one waited for, how it ended. */
+  readonly job: JobBefore & Partial<JobInfo>;
 
-  constructor(job: JobInfo) {
+  constructor(job: JobBefore) {
     const { code, message, error } = job.result ?? {};
     const why = message || error?.split("\n", 1)[0] || code || "it failed";
     super(code || "failed", `job ${job.id} is dead: ${why}`);
@@ -142,14 +143,18 @@ export class JobFailedError extends SpindleError {
   }
 }
 
-/** A job that somebody waited for was neither done nor dead in time. */
+/** A job that somebody waited for was neither done nor dead in time, or a batch had not ended. */
 export class WaitTimeoutError extends SpindleError {
   /** The job as it was then. */
-  readonly job: JobInfo;
+  readonly job: (JobBefore & Partial<JobInfo>) | undefined;
+  /** Or the batch. */
+  readonly batch: BatchInfo | undefined;
 
-  constructor(job: JobInfo) {
-    super("wait_timeout", `job ${job.id} is still ${job.status}`);
+  constructor({ job, batch }: { job: JobBefore; batch?: undefined } | { batch: BatchInfo; job?: undefined }) {
+    const what = job ? `job ${job.id}` : `batch ${batch.id}`;
+    super("wait_timeout", `${what} is still ${(job ?? batch).status}`);
     this.job = job;
+    this.batch = batch;
   }
 }
 

@@ -1,19 +1,12 @@
-import { milliseconds, type Duration } from "./duration.js";
+import { endOf, type WaitOptions } from "./ending.js";
 import { ConflictError, JobFailedError, NotFoundError, WaitTimeoutError } from "./errors.js";
 import { contentOf, guarded, type Serializer } from "./serializer.js";
 import type { Transport } from "./transport.js";
-import type { JobInfo } from "./wire.js";
+import type { JobBefore, JobInfo } from "./wire.js";
 
-/** How long to wait for something. */
-export interface WaitOptions {
-  /** Default: as long as it takes. */
-  timeout?: Duration;
-  /** Ends the wait; the promise is rejected with its reason. */
-  signal?: AbortSignal;
+function hasEnded(job: JobInfo): boolean {
+  return job.status === "done" || job.status === "dead";
 }
-
-/** The longest wait of one request. */
-const WAIT_S_MAX = 300;
 
 /** A job that was submitted. */
 export class Job<Result = unknown> {
@@ -40,25 +33,15 @@ export class Job<Result = unknown> {
 
   /** Waits until the job is done or dead. Throws a `WaitTimeoutError` if the time is over before. */
   async ended(options: WaitOptions = {}): Promise<JobInfo> {
-    const timeoutMs = options.timeout === undefined ? Infinity : milliseconds(options.timeout, "timeout");
-    const until = performance.now() + timeoutMs;
-    for (;;) {
-      const leftS = Math.max(0, Math.ceil((until - performance.now()) / 1000));
-      const waitS = Math.min(WAIT_S_MAX, leftS);
-      const job = await this.#wait(waitS, options.signal);
-      if (job.status === "done" || job.status === "dead") return job;
-      if (waitS === leftS) throw new WaitTimeoutError(job);
-    }
+    const job = await endOf<JobInfo>(this.#transport, `${this.#path}/wait`, hasEnded, options);
+    if (!hasEnded(job)) throw new WaitTimeoutError({ job });
+    return job;
   }
 
   /** Waits for the job's result. Throws a `JobFailedError` if the job dies. */
   async result(options: WaitOptions = {}): Promise<Result> {
     const job = await this.ended(options);
-    if (job.status === "dead") throw new JobFailedError(job);
-    const { type = "json", value, base64 } = job.result ?? {};
-    return guarded("unreadable_result", `the result of job ${this.id}`, () => {
-      return this.#serializer.decode(contentOf(type, value, base64)) as Result;
-    });
+    return resultOf<Result>(job, this.#serializer);
   }
 
   /** Ends the job as dead. Its worker's signal is aborted at the worker's next heartbeat. */
@@ -99,13 +82,6 @@ export class Job<Result = unknown> {
     }
   }
 
-  async #wait(waitS: number, signal: AbortSignal | undefined): Promise<JobInfo> {
-    const waitMs = waitS * 1000;
-    const path = `${this.#path}/wait?wait_s=${waitS}`;
-    const answer = await this.#transport.call({ method: "GET", path, waitMs, repeatable: true, signal });
-    return answer.body as JobInfo;
-  }
-
   async #call(method: "GET" | "POST" | "DELETE", action: string, repeatable = true): Promise<JobInfo> {
     const answer = await this.#transport.call({ method, path: this.#path + action, repeatable });
     return answer.body as JobInfo;
@@ -114,4 +90,14 @@ export class Job<Result = unknown> {
   get #path(): string {
     return `jobs/${encodeURIComponent(String(this.id))}`;
   }
+}
+
+/** The result of a job that is done. */
+export function resultOf<Result>(job: JobBefore, serializer: Serializer): Result {
+  if (job.status === "dead") throw new JobFailedError(job);
+  if (job.status !== "done") throw new WaitTimeoutError({ job });
+  const { type = "json", value, base64 } = job.result ?? {};
+  return guarded("unreadable_result", `the result of job ${job.id}`, () => {
+    return serializer.decode(contentOf(type, value, base64)) as Result;
+  });
 }

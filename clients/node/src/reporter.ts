@@ -63,8 +63,8 @@ export class Reporter {
 
   async #sendWaiting(): Promise<void> {
     this.#isSending = true;
-    // Reports that are made in the same moment go together.
-    await Promise.resolve();
+    // Reports that are made in the same turn of the event loop go together.
+    await new Promise((resolve) => setImmediate(resolve));
     while (this.#waiting.length > 0) {
       const reports = this.#waiting.splice(0, REPORTS_MAX);
       try {

@@ -1,5 +1,11 @@
 import { milliseconds, type Duration } from "./duration.js";
+import type { Batch } from "./batch.js";
+import type { Job } from "./job.js";
 import { contentFields, guarded, type Serializer } from "./serializer.js";
+import type { OnDead } from "./wire.js";
+
+/** A job or a batch, or its number, or the `ref` of a job of the same request. */
+export type After = Job<any> | Batch | number | string;
 
 /** Waits between failures: `base` x `factor`^(n-1), at most `cap`, less a random share of up to `jitter`. */
 export interface Backoff {
@@ -36,6 +42,22 @@ export interface SubmitOptions {
   parked?: boolean;
   /** Words to search by. */
   tags?: readonly string[];
+  /** Jobs and batches that the job waits for, one or several, up to 100. It is `blocked` until they are done. */
+  after?: After | readonly After[];
+  /**
+   * What happens when one of those dies: the job is cancelled (`cancel`, the default), runs all the same
+   * (`run`), or goes on waiting while the dead one can be retried (`wait`).
+   */
+  onDead?: OnDead;
+  /** The open batch that the job belongs to. */
+  batch?: Batch | number;
+  /**
+   * A name by which other jobs of the same `submitAll` may wait for this one: 1 to 64 letters, digits, `-`,
+   * `_` and `.`.
+   */
+  ref?: string;
+  /** Whose share of a fair queue the job takes. */
+  fairKey?: string;
   /**
    * At most one unfinished job of a queue has the key. If another has it, the submit is refused with a
    * `KeyTakenError` (`reject`), gives that job (`existing`), or takes its place (`replace`).
@@ -81,8 +103,19 @@ function optionFields(options: SubmitOptions): object {
     keep_ms: ms("keep"),
     parked: options.parked,
     tags: options.tags,
+    after: options.after === undefined ? undefined : [options.after].flat().map(afterField),
+    on_dead: options.onDead,
+    batch: typeof options.batch === "object" ? options.batch.id : options.batch,
+    ref: options.ref,
+    fair_key: options.fairKey,
     unique: typeof unique === "string" ? { key: unique } : unique,
   };
+}
+
+function afterField(before: After): number | string {
+  if (typeof before !== "object") return before;
+  if (typeof before.id === "number") return before.id;
+  throw new TypeError(`after: job ${before.id} is known by another name; a job is waited for by its number`);
 }
 
 /** What the server's defaults allow: 5 failures and 25 attempts. */

@@ -11,8 +11,11 @@ export type Handler<Payload, Result> = (
   job: JobContext,
 ) => Result | Promise<Result>;
 
+/** What no two jobs of a task share. */
+type OfOneJob = "unique" | "idempotencyKey" | "after" | "batch" | "ref";
+
 /** How the jobs of a task are submitted and run. Submits may say otherwise for their own job. */
-export interface TaskOptions<Payload, Result> extends Omit<SubmitOptions, "unique" | "idempotencyKey"> {
+export interface TaskOptions<Payload, Result> extends Omit<SubmitOptions, OfOneJob> {
   /** At most one unfinished job has the key that this makes of its payload. */
   unique?: (payload: Payload) => NonNullable<SubmitOptions["unique"]>;
   /** Checks what was decoded, such as a schema's `parse`. What it throws makes the job dead. */

@@ -2,7 +2,10 @@
 // job does not have are left out.
 
 /** What a job is doing. */
-export type JobStatus = "scheduled" | "ready" | "leased" | "parked" | "done" | "dead";
+export type JobStatus = "scheduled" | "ready" | "leased" | "parked" | "blocked" | "done" | "dead";
+
+/** What becomes of a job when one that it waits for dies. */
+export type OnDead = "cancel" | "run" | "wait";
 
 /** What bytes are. */
 export type ContentType = "json" | "bytes" | "msgpack";
@@ -41,6 +44,27 @@ export interface AttemptInfo {
   code?: string;
 }
 
+/** A job or a batch that a job waits for or waited for. */
+export interface BeforeInfo {
+  id: number;
+  is_batch?: boolean;
+  /** `gone` if it is not kept any more. */
+  status: JobStatus | BatchStatus | "gone";
+}
+
+/** How far a job is, as its worker says. */
+export interface ProgressInfo {
+  numerator: string;
+  denominator: string;
+  remaining_s?: number;
+}
+
+/** A deletion that can be undone. */
+export interface DeletionInfo {
+  request: number;
+  until: string;
+}
+
 /** A job as the server describes it. */
 export interface JobInfo {
   id: number;
@@ -67,10 +91,17 @@ export interface JobInfo {
   backoff: BackoffInfo;
   limits_from: Record<"attempts_max" | "fails_max" | "backoff", "job" | "queue" | "default">;
   keep_ms?: number;
+  deletion?: DeletionInfo;
   tags?: string[];
+  batch?: number;
+  after?: BeforeInfo[];
+  on_dead?: OnDead;
+  fair_key?: string;
   unique_key?: string;
   traceparent?: string;
   lease?: { attempt: number; door: string; worker?: string; started_at: string; deadline_at?: string };
+  progress?: ProgressInfo;
+  fingerprint?: string;
   payload_type: ContentType;
   payload_bytes: number;
   payload?: unknown;
@@ -78,6 +109,66 @@ export interface JobInfo {
   payload_damaged?: boolean;
   result?: ResultInfo;
   history?: AttemptInfo[];
+}
+
+/** A job that another one waited for, as the worker of that one sees it. */
+export type JobBefore = Pick<JobInfo, "id" | "status" | "queue" | "queue_base64" | "result">;
+
+/** Where a batch stands: `ended` if all of its jobs have ended, and not all are done. */
+export type BatchStatus = "open" | "sealed" | "done" | "ended";
+
+/** A batch as the server describes it. */
+export interface BatchInfo {
+  id: number;
+  status: BatchStatus;
+  queue?: string;
+  queue_base64?: string;
+  name?: string;
+  key?: string;
+  parent?: number;
+  /** How its jobs stand. A batch in it counts as one job. */
+  jobs: Record<"total" | "unfinished" | "done" | "dead" | "gone", number>;
+  cancelled: boolean;
+  opened_at: string;
+  sealed_at?: string;
+  ended_at?: string;
+  kept_until?: string;
+}
+
+/** What happens when a time comes while a schedule's last job is unfinished. */
+export type OverlapPolicy = "allow" | "skip" | "queue_one" | "replace";
+
+/** What happens to times that a schedule missed. */
+export type MissedPolicy = "skip" | "once" | "all";
+
+/** A schedule as the server describes it. */
+export interface ScheduleInfo {
+  name: string;
+  revision: number;
+  expression: string;
+  zone: string;
+  /** What it submits, under the names of a submit. */
+  job: { queue?: string; queue_base64?: string; payload?: unknown; [field: string]: unknown };
+  overlap: OverlapPolicy;
+  missed: MissedPolicy;
+  missed_max?: number;
+  jitter_ms: number;
+  start_at?: string;
+  end_at?: string;
+  paused: boolean;
+  /** The times that it fires for next, without jitter. None while it is paused. */
+  next_times: string[];
+  fires_at?: string;
+  last?: {
+    due_at: string;
+    at: string;
+    outcome: "submitted" | "missed" | "overlapped" | "pending" | "refused";
+    reason?: string;
+  };
+  last_job?: number;
+  is_running: boolean;
+  pending_due_at?: string;
+  submitted: number;
 }
 
 /** A queue as the server describes it. */
@@ -113,6 +204,7 @@ export interface Leased {
   payload_type: ContentType;
   payload?: unknown;
   payload_base64?: string;
+  after?: BeforeInfo[];
   traceparent?: string;
 }
 
@@ -160,7 +252,9 @@ export type SpindleEvent =
       fails: number;
       run_at: string | null;
     })
-  | (AboutJob & { type: "ready" | "state_set" | "relabelled" })
+  | (AboutJob & { type: "ready" | "undeleted" | "state_set" | "relabelled" })
+  | (AboutJob & { type: "unblocked"; ended: number[]; status: JobStatus })
+  | (AboutJob & { type: "deleted"; deletion: DeletionInfo })
   | (AboutJob & {
       type: "edited";
       priority: number;

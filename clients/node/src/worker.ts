@@ -71,6 +71,8 @@ export class Worker {
   readonly #reporting = new Set<Attempt>();
   /** Whether a request waits for jobs. One is enough: it asks for as many as there is room for. */
   #isPolling = false;
+  /** Whether one is about to be sent. */
+  #isFilling = false;
   /** Requests for a job that failed, one after the other. */
   #failures = 0;
   #fatal: unknown;
@@ -94,6 +96,7 @@ export class Worker {
     this.#shared = {
       client: this.#client,
       reporter: new Reporter(this.#client.transport),
+      tasks: this.#tasks,
       heartbeatMs: heartbeat === undefined ? undefined : milliseconds(heartbeat, "heartbeat"),
     };
     this.#stopTimeoutMs = milliseconds(options.stopTimeout ?? "25s", "stopTimeout");
@@ -158,13 +161,25 @@ export class Worker {
     return this;
   }
 
-  /** Asks for as many jobs as there is room for. */
+  /**
+   * Asks for as many jobs as there is room for, once all that ends in this turn of the event loop has
+   * ended: tasks that end together are followed by one request, not by one for the first of them.
+   */
   #fill(): void {
+    if (this.#isFilling || this.#isPolling) return;
+    this.#isFilling = true;
+    setImmediate(() => {
+      this.#isFilling = false;
+      this.#fillNow();
+    });
+  }
+
+  #fillNow(): void {
     const free = this.#concurrency - this.#running.size;
     // The next jobs begin while the ends of the last ones are on their way to the disk; but when the
     // server takes no reports, it gives no jobs.
     const room = Math.min(free, this.#concurrency + free - this.#reporting.size);
-    if (room <= 0 || this.#isPolling || this.#stopping.signal.aborted) return;
+    if (room <= 0 || this.#stopping.signal.aborted) return;
     this.#isPolling = true;
     void this.#poll(Math.min(room, COUNT_MAX));
   }

@@ -3,7 +3,16 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { ConnectionError, defineTask, type Duration, type Job, type Spindle, Worker } from "spindle-client";
+import {
+  ConnectionError,
+  defineTask,
+  type Duration,
+  type Job,
+  type JobContext,
+  message,
+  type Spindle,
+  Worker,
+} from "spindle-client";
 
 import { type Moment, Proxy } from "./support/proxy.js";
 import { Server } from "./support/server.js";
@@ -38,8 +47,11 @@ async function killAndRestart(): Promise<void> {
 /** Starts a call that is broken off, and waits until both are over. */
 async function brokenOff<T>(request: string, moment: Moment, call: () => Promise<T>): Promise<T> {
   const broken = proxy.breakOff(request, moment, killAndRestart);
-  const [result] = await Promise.all([call(), broken]);
-  return result;
+  // Both, also when the call fails: the next test would kill a server that is still starting.
+  const [called] = await Promise.allSettled([call(), broken]);
+  await broken;
+  if (called.status === "rejected") throw called.reason;
+  return called.value;
 }
 
 async function count(queue: string): Promise<number> {
@@ -62,6 +74,98 @@ for (const moment of ["before", "after"] as const) {
     const jobs = await brokenOff("POST /api/v1/jobs/batch ", moment, () => client.submitMany(queue, payloads));
     assert.equal(new Set(jobs.map((job) => job.id)).size, 50);
     assert.equal(await count(queue), 50);
+  });
+
+  test(`submitAll of jobs that name each other, killed ${moment}: each job once`, async () => {
+    const queue = `all-${moment}`;
+    const messages = [message(queue, 1, { ref: "one" }), message(queue, 2, { after: "one" })] as const;
+    const [one, two] = await brokenOff("POST /api/v1/jobs/batch ", moment, () => client.submitAll(messages));
+    assert.deepEqual((await two.info()).after, [{ id: one.id, status: "ready" }]);
+    assert.deepEqual([one.existing, await count(queue)], [false, 2]);
+  });
+
+  test(`a batch, killed ${moment} each of its calls`, async () => {
+    const options = { queue: `batch-${moment}` };
+    const batch = await brokenOff("POST /api/v1/batches ", moment, () => client.openBatch(options));
+    assert.equal(batch.existing, false);
+    const there = `/api/v1/batches/${batch.id}`;
+    await brokenOff("POST /api/v1/jobs ", moment, () => batch.add("resize", 1));
+    const sealed = await brokenOff(`POST ${there}/seal `, moment, () => batch.seal());
+    assert.deepEqual([sealed.status, sealed.jobs.total], ["sealed", 1]);
+    const info = await brokenOff(`GET ${there} `, moment, () => batch.info());
+    assert.equal(info.jobs.unfinished, 1);
+    await brokenOff(`POST ${there}/cancel `, moment, () => batch.cancel());
+    const ended = await brokenOff(`GET ${there}/wait?`, moment, () => batch.ended());
+    assert.deepEqual([ended.status, ended.jobs.dead], ["ended", 1]);
+    const listed = await brokenOff("GET /api/v1/batches?", moment, () => all(client.batches()));
+    assert.deepEqual(listed.filter(({ queue }) => queue === options.queue).map(({ id }) => id), [batch.id]);
+  });
+
+  test(`a schedule, killed ${moment} each of its calls: it runs once`, async () => {
+    const name = `schedule-${moment}`;
+    const schedule = client.schedule(name);
+    const there = `/api/v1/schedules/${name}`;
+    const report = () => message("reports", 1);
+    await brokenOff(`PUT ${there}?dry_run`, moment, () => schedule.preview("@yearly", report()));
+    const put = await brokenOff(`PUT ${there} `, moment, () => schedule.put("@yearly", report()));
+    assert.equal(put.submitted, 0);
+    assert.equal((await brokenOff(`GET ${there} `, moment, () => schedule.info())).name, name);
+    assert.equal((await brokenOff(`POST ${there}/pause `, moment, () => schedule.pause())).paused, true);
+    assert.equal((await brokenOff(`POST ${there}/resume `, moment, () => schedule.resume())).paused, false);
+    const run = brokenOff(`POST ${there}/run `, moment, () => schedule.run());
+    // The client cannot know that a request which it sent did not arrive.
+    await assert.rejects(run, (error) => error instanceof ConnectionError && error.maybeReceived);
+    const { submitted } = await direct.schedule(name).info();
+    assert.equal(submitted, moment === "after" ? 1 : 0);
+    const listed = await brokenOff("GET /api/v1/schedules?", moment, () => all(client.schedules()));
+    assert.ok(listed.some((one) => one.name === name));
+    assert.equal(await brokenOff(`DELETE ${there} `, moment, () => schedule.remove()), true);
+    assert.equal(await direct.schedule(name).remove(), false);
+  });
+
+  test(`park, release, pause and resume, killed ${moment}`, async () => {
+    const queue = `held-${moment}`;
+    const job = await direct.submit(queue);
+    const through = client.job(job.id);
+    const parked = await brokenOff(`POST /api/v1/jobs/${job.id}/park`, moment, () => through.park());
+    assert.equal(parked.status, "parked");
+    const released = await brokenOff(`POST /api/v1/jobs/${job.id}/release`, moment, () => through.release());
+    assert.equal(released.status, "ready");
+    await brokenOff(`POST /api/v1/queues/${queue}/pause`, moment, () => client.pause(queue));
+    assert.equal((await direct.queue(queue)).paused, true);
+    await brokenOff(`POST /api/v1/queues/${queue}/resume`, moment, () => client.resume(queue));
+    assert.equal((await direct.queue(queue)).paused, false);
+  });
+
+  test(`progress and output, killed ${moment}: they are reported as perhaps lost, and the job goes on`, async () => {
+    for (const say of [
+      (job: JobContext) => job.reportProgress(3, 8),
+      (job: JobContext) => job.writeOutput("250 ok\n"),
+    ]) {
+      const maybeReceived = async (job: JobContext) => {
+        try {
+          await say(job);
+          return undefined;
+        } catch (error) {
+          return error instanceof ConnectionError && error.maybeReceived;
+        }
+      };
+      const seen = await meanwhile(`say-${moment}`, REPORT, moment, maybeReceived);
+      assert.equal(seen, true);
+    }
+  });
+
+  test(`the result of a job before, killed ${moment}`, async () => {
+    const seven = defineTask(`before-${moment}`, () => 7);
+    const before = await direct.submit(seven);
+    const worker = new Worker([seven], { client: direct });
+    const run = worker.run();
+    await before.result();
+    await worker.stop();
+    await run;
+    const read = (job: JobContext) => job.resultOf(before.id as number);
+    const request = "GET /api/v1/leases/";
+    assert.equal(await meanwhile(`behind-${moment}`, request, moment, read, before), 7);
   });
 
   test(`cancel, killed ${moment}`, async () => {
@@ -177,4 +281,30 @@ async function workedThrough(
   await run;
   assert.deepEqual(endings, ["completed"]);
   return attempts;
+}
+
+/** What a task comes to that runs while one of its requests is broken off; it has one attempt. */
+async function meanwhile(
+  queue: string,
+  request: string,
+  moment: Moment,
+  run: (job: JobContext) => Promise<unknown>,
+  before?: Job,
+): Promise<unknown> {
+  const task = defineTask(queue, (_: undefined, job) => run(job));
+  const job = await direct.submit(task, undefined, { attemptsMax: 1, after: before ?? [] });
+  const worker = new Worker([task], { client }).on("error", () => undefined);
+  const broken = proxy.breakOff(request, moment, killAndRestart);
+  const working = worker.run();
+  await broken;
+  const result = await job.result();
+  await worker.stop();
+  await working;
+  return result;
+}
+
+async function all<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const list: Item[] = [];
+  for await (const item of items) list.push(item);
+  return list;
 }

@@ -24,7 +24,8 @@ test("the README's task, worker and submit work as they stand there", async (t) 
   });
   const page = readFileSync(join(here, "README.md"), "utf8");
   const programs = [...page.matchAll(/^```js\n\/\/ (\w+\.mjs)\n(.*?)^```$/gms)];
-  assert.deepEqual(programs.map(([, name]) => name), ["tasks.mjs", "worker.mjs", "submit.mjs"]);
+  const names = ["tasks.mjs", "worker.mjs", "submit.mjs", "photos.mjs"];
+  assert.deepEqual(programs.map(([, name]) => name), names);
   for (const [, name = "", text = ""] of programs) writeFileSync(join(folder, name), text);
   mkdirSync(join(folder, "node_modules"));
   symlinkSync(here, join(folder, "node_modules", "spindle-client"));
@@ -35,6 +36,8 @@ test("the README's task, worker and submit work as they stand there", async (t) 
   assert.equal(stdout, "{ sentTo: 'a@example.org' }\n");
   worker.kill("SIGTERM");
   assert.deepEqual(await once(worker, "exit"), [0, null]);
+  const flow = await promisify(execFile)(process.execPath, ["photos.mjs"], options);
+  assert.equal(flow.stdout, "{ holidays: [ 5, 9 ] }\n");
 });
 
 test("the program of the main README works", async (t) => {

@@ -207,7 +207,7 @@ test("a serializer writes and reads payloads and results", async () => {
 test("a wait for a result ends with its time, or with its signal", async () => {
   const job = await client.submit("nobody");
   await assert.rejects(job.result({ timeout: 10 }), (error) => {
-    return error instanceof WaitTimeoutError && error.job.status === "ready";
+    return error instanceof WaitTimeoutError && error.job?.status === "ready";
   });
   const controller = new AbortController();
   const wait = job.result({ signal: controller.signal });

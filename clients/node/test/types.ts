@@ -1,5 +1,18 @@
 // Compiled, never run: what the types must allow, and with `@ts-expect-error` what they must not.
-import { defineTask, type Duration, type Job, Spindle, type SpindleEvent, type Task, Worker } from "spindle-client";
+import {
+  type BeforeInfo,
+  defineTask,
+  type Duration,
+  type Job,
+  type JobInfo,
+  type JobStatus,
+  message,
+  type QueueInfo,
+  Spindle,
+  type SpindleEvent,
+  type Task,
+  Worker,
+} from "spindle-client";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<A, B>(..._: Equal<A, B> extends true ? [] : ["these types differ", A, B]): void {}
@@ -75,7 +88,51 @@ export async function events(): Promise<void> {
     same<typeof event, SpindleEvent>();
     if (event.type === "leased") same<typeof event.worker, string>();
     if (event.type === "gone") same<typeof event.jobs, number[]>();
+    if (event.type === "unblocked") same<typeof event.ended, number[]>();
+    if (event.type === "deleted") same<typeof event.deletion.until, string>();
+    if (event.type === "undeleted") same<typeof event.job, number>();
     // @ts-expect-error only some events are about one job
     event.job;
   }
+}
+
+export async function flows(info: JobInfo, queue: QueueInfo): Promise<void> {
+  const resize = defineTask("resize", (name: string) => name.length);
+  const album = defineTask("album", async (_: undefined, job) => {
+    same<typeof job.after, readonly BeforeInfo[]>();
+    const sizes = await job.resultsBefore(resize);
+    same<typeof sizes, number[]>();
+    return sizes.length;
+  });
+  const [one, last] = await client.submitAll([
+    message(resize, "a.jpg", { ref: "one" }),
+    message(album, undefined, { after: "one", onDead: "run" }),
+  ]);
+  same<typeof one, Job<number>>();
+  same<typeof last, Job<number>>();
+  const batch = await client.openBatch({ queue: "photos" });
+  const added = await batch.add(resize, "b.jpg");
+  same<typeof added, Job<number>>();
+  // @ts-expect-error the payload is of another type
+  await batch.add(resize, 7);
+  // @ts-expect-error there is no such word
+  await album.submit(undefined, { after: batch, onDead: "die" });
+  // @ts-expect-error a task does not wait: its jobs do
+  defineTask("q", () => undefined, { after: batch });
+
+  const blocked: JobStatus = "blocked";
+  client.jobs({ status: [blocked, "ready"], batch });
+  same<typeof queue.jobs.blocked, number>();
+  same<typeof info.after, BeforeInfo[] | undefined>();
+  same<typeof info.on_dead, "cancel" | "run" | "wait" | undefined>();
+  same<typeof info.batch, number | undefined>();
+  same<typeof info.fair_key, string | undefined>();
+  if (info.progress) same<typeof info.progress.numerator, string>();
+}
+
+export async function schedules(): Promise<void> {
+  const report = defineTask("reports", (_: { kind: string }) => undefined);
+  await client.schedule("report").put("@daily", message(report, { kind: "daily" }), { overlap: "queue_one" });
+  // @ts-expect-error there is no such word
+  await client.schedule("report").put("@daily", message(report, { kind: "daily" }), { overlap: "wait" });
 }

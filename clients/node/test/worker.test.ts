@@ -19,6 +19,7 @@ import {
   type WorkerOptions,
 } from "spindle-client";
 
+import { Proxy } from "./support/proxy.js";
 import { Server, spindle } from "./support/server.js";
 import { aborted, Deferred, eventually } from "./support/wait.js";
 
@@ -87,6 +88,20 @@ test("as many jobs run at once as the concurrency says, and no more", async () =
     await Promise.all(jobs.map((job) => job.result()));
   });
   assert.equal(most, 8);
+});
+
+test("tasks that end together are reported in one request, and followed by one for jobs", async () => {
+  const proxy = await Proxy.start(() => server.port);
+  const jobs = await client.submitMany("together", Array<undefined>(30).fill(undefined));
+  const worker = { client: server.client({ url: proxy.url }), concurrency: 10 };
+  await withWorker([defineTask("together", () => undefined)], worker, async () => {
+    await Promise.all(jobs.map((job) => job.result()));
+  });
+  proxy.close();
+  const sent = (path: string) => proxy.requests.filter((line) => line.startsWith(`POST /api/v1/${path}`)).length;
+  // The last one for jobs waits.
+  assert.ok(sent("lease ") <= 4, proxy.requests.join("\n"));
+  assert.ok(sent("leases/") <= 3, proxy.requests.join("\n"));
 });
 
 test("a failure is kept with its message, code and stack, and tried again after the backoff", async () => {

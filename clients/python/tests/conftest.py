@@ -122,7 +122,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Background]:
 class Cutter:
     """A proxy before the server that can lose answers: the request has come through by then.
 
-    It can also hold requests back.
+    It can also lose requests, hold them back, and do something meanwhile, such as kill the server.
     """
 
     def __init__(self, server: SpindleServer) -> None:
@@ -134,6 +134,10 @@ class Cutter:
         self.lose = 0
         self.path = b""
         self.lost = 0
+        #: Whether the requests are lost instead: the server does not see them.
+        self.is_before = False
+        #: Called when something is lost.
+        self.meanwhile: Callable[[], None] = lambda: None
         #: The paths that were asked for, in their order.
         self.asked: list[str] = []
         #: Requests with this in them come through once it is set.
@@ -169,7 +173,12 @@ class Cutter:
             except OSError:
                 return
             host, port = self._server._address.rsplit(":", 1)
-            upstream = socket.create_connection((host, int(port)))
+            try:
+                upstream = socket.create_connection((host, int(port)))
+            except OSError:
+                # While the server is away, so is the proxy.
+                client.close()
+                continue
             self._sockets += [client, upstream]
             asked: list[bytes] = []
             self._start(self._pump, client, upstream, asked, False)
@@ -186,11 +195,11 @@ class Cutter:
                 if not is_answer:
                     asked.append(data)
                     self.asked += re.findall(r"[A-Z]+ (/\S+) HTTP/1.1\r", data.decode("latin-1"))
+                    if self.is_before and self._loses(data):
+                        break
                     if self.hold and self.hold in data:
                         self.let_go.wait(DEADLINE_S)
-                elif self.lose > 0 and self.path in b"".join(asked):
-                    self.lose -= 1
-                    self.lost += 1
+                elif not self.is_before and self._loses(b"".join(asked)):
                     break
                 else:
                     asked.clear()
@@ -198,6 +207,14 @@ class Cutter:
         for sock in (source, target):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def _loses(self, asked: bytes) -> bool:
+        if self.lose == 0 or self.path not in asked:
+            return False
+        self.lose -= 1
+        self.meanwhile()
+        self.lost += 1
+        return True
 
 
 @pytest.fixture

@@ -38,6 +38,22 @@ def test_the_first_five_minutes_work(app: Spindle, tmp_path: Path) -> None:
     assert shown == f"1 {expected.group(1)}\n"
 
 
+def test_the_flow_s_program_works(app: Spindle, tmp_path: Path) -> None:
+    program = next(program for program in PROGRAMS if "results_before" in program)
+    (tmp_path / "photos.py").write_text(program)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "spindle", "worker", "photos:app"], cwd=tmp_path
+    )
+    try:
+        shown = run(tmp_path, "photos.py")
+    finally:
+        worker.terminate()
+        assert worker.wait(30) == 0
+    expected = re.search(r"print\(.*#\s(.*)", program)
+    assert expected is not None
+    assert shown == expected.group(1) + "\n"
+
+
 def test_the_program_of_the_main_readme_works(app: Spindle, tmp_path: Path) -> None:
     page = (WORKSPACE / "README.md").read_text()
     program = re.search(r"^```python\n(from spindle.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -59,6 +75,6 @@ def test_the_test_with_the_fixture_passes(app: Spindle, tmp_path: Path) -> None:
 
 
 def test_all_programs_are_python() -> None:
-    assert len(PROGRAMS) == 6
+    assert len(PROGRAMS) == 9
     for program in PROGRAMS:
         ast.parse(program)

@@ -1,21 +1,14 @@
 //! A task and its worker.
 
-use serde::{Deserialize, Serialize};
-use spindle_client::{Client, Failure, JobContext, NewJob, Worker};
+use spindle_client::{Client, NewJob, Worker};
 
-#[derive(Serialize, Deserialize)]
-struct Mail {
-    to: String,
-}
-
-async fn send(mail: Mail, _: JobContext) -> Result<String, Failure> {
-    Ok(format!("sent to {}", mail.to))
-}
+type Mail = std::collections::BTreeMap<String, String>;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let send = |mail: Mail, _| async move { Ok(format!("sent to {}", mail["to"])) };
     let client = Client::from_env()?;
-    let mail = Mail { to: "a@example.org".into() };
+    let mail = Mail::from([("to".into(), "a@example.org".into())]);
     client.submit(&NewJob::new("mail", &mail)?.retries(3)).await?;
     Ok(Worker::new(&client).task("mail", send).concurrency(10).run().await?)
 }

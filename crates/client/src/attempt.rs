@@ -17,7 +17,7 @@ use crate::job::present;
 use crate::lease::{Lease, end_of};
 use crate::new_job::millis;
 use crate::reporter::{LeaseReport, Reporter};
-use crate::task::{Failure, JobContext, Task};
+use crate::task::{Before, Failure, JobContext, Task};
 
 /// A cancelled job is noticed within so long, however long its lease lasts.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -43,6 +43,8 @@ pub(crate) struct Leased {
     #[serde(default, deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     payload_base64: Option<String>,
+    #[serde(default)]
+    after: Vec<Before>,
     traceparent: Option<String>,
 }
 
@@ -96,6 +98,7 @@ impl Attempt {
             id: leased.id,
             queue: task.queue.clone(),
             attempt: leased.attempt,
+            after: leased.after,
             traceparent: leased.traceparent,
             client: shared.client.clone(),
             lease: Arc::clone(&lease),

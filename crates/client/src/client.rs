@@ -25,6 +25,8 @@ use crate::transport::{Answer, Request, Transport};
 const BATCH_JOBS_MAX: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
 const PAGE: usize = 500;
+/// The longest wait of one request.
+const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// A client of one server. Clones share its connections: make one for a program.
 #[derive(Clone)]
@@ -68,6 +70,8 @@ pub struct JobFilter {
     pub statuses: Vec<String>,
     /// Those with this tag.
     pub tag: Option<String>,
+    /// Those of the batch with this number.
+    pub batch: Option<u64>,
     /// The newest first.
     pub newest_first: bool,
 }
@@ -145,16 +149,19 @@ impl Client {
     }
 
     /// Submits many jobs in few requests. Each is accepted or refused for itself; what became of
-    /// each is told in their order.
+    /// each is told in their order. Jobs of which one is [named](NewJob::named) go in one request, of up
+    /// to 1,000.
     pub async fn submit_many(&self, jobs: &[NewJob]) -> Vec<Result<Job, Arc<CallError>>> {
         let mut outcomes = Vec::with_capacity(jobs.len());
         let texts = jobs
             .iter()
             .map(|job| serde_json::to_string(job).expect("a job is text, numbers and JSON"));
         let texts: Vec<String> = texts.collect();
+        let are_together = jobs.iter().any(NewJob::is_named);
         let mut begin = 0;
         while begin < jobs.len() {
-            let end = begin + batch_length(texts.get(begin..).unwrap_or_default());
+            let left = texts.get(begin..).unwrap_or_default();
+            let end = begin + if are_together { left.len() } else { batch_length(left) };
             let range = begin..end;
             let batch = jobs.get(range.clone()).unwrap_or_default();
             let body = texts.get(range).unwrap_or_default().join(",");
@@ -204,6 +211,7 @@ impl Client {
             ("queue", filter.queue.clone()),
             ("status", (!filter.statuses.is_empty()).then(|| filter.statuses.join(","))),
             ("tag", filter.tag.clone()),
+            ("batch", filter.batch.map(|id| id.to_string())),
             ("order", filter.newest_first.then(|| "desc".to_owned())),
         ];
         for (name, value) in fields {
@@ -267,6 +275,26 @@ impl Client {
         let answer = self.call(request, how).await?;
         let text: &[u8] = if answer.bytes.is_empty() { b"null" } else { &answer.bytes };
         serde_json::from_slice(text).map_err(CallError::Strange)
+    }
+
+    /// Waits for an end, at most so long: what is at the path of the wait then.
+    pub(crate) async fn ended<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        within: Duration,
+        has_ended: impl Fn(&T) -> bool,
+    ) -> Result<T, CallError> {
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).min(WAIT_MAX);
+            // Rounded up: the server counts whole seconds.
+            let wait = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
+            let path = format!("{path}?wait_s={}", wait.as_secs());
+            let found: T = self.ask(Request::get(&path).waiting(wait), How::REPEATABLE).await?;
+            if has_ended(&found) || Instant::now() >= until {
+                return Ok(found);
+            }
+        }
     }
 
     /// Sends a request until it is answered, refused for good, or the time for it is over.

@@ -1,6 +1,6 @@
 //! A job at the server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -11,9 +11,6 @@ use crate::client::{Client, How, encoded};
 use crate::content::{Content, ContentType};
 use crate::error::CallError;
 use crate::transport::Request;
-
-/// The longest wait of one request.
-const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// What names a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,11 +49,13 @@ pub struct JobInfo {
     pub id: u64,
     /// Its queue; none if the name is no UTF-8.
     pub queue: Option<String>,
-    /// `scheduled`, `ready`, `leased`, `parked`, `done` or `dead`.
+    /// `scheduled`, `ready`, `leased`, `parked`, `blocked`, `done` or `dead`.
     pub status: String,
     /// How often it was leased.
+    #[serde(default)]
     pub attempts: u32,
     /// How often it failed.
+    #[serde(default)]
     pub fails: u32,
     /// How it ended, if it has.
     pub result: Option<ResultInfo>,
@@ -70,6 +69,19 @@ impl JobInfo {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.status == "done" || self.status == "dead"
+    }
+
+    /// The result of a job that is done.
+    pub(crate) fn into_result<T: DeserializeOwned>(self) -> Result<T, ResultError> {
+        if !self.is_finished() {
+            return Err(ResultError::Unfinished(Box::new(self)));
+        }
+        let Some(result) = self.result.as_ref().filter(|_| self.status == "done") else {
+            return Err(ResultError::Dead(Box::new(self)));
+        };
+        let content =
+            Content::received(result.kind, result.value.clone(), result.base64.as_deref());
+        content.read().map_err(|cause| ResultError::Unreadable { job: self.id, cause })
     }
 }
 
@@ -171,18 +183,7 @@ impl Job {
     /// # Errors
     /// There is no such job, or no answer.
     pub async fn ended(&self, within: Duration) -> Result<JobInfo, CallError> {
-        let until = Instant::now() + within;
-        loop {
-            let left = until.saturating_duration_since(Instant::now()).min(WAIT_MAX);
-            // Rounded up: the server counts whole seconds.
-            let wait = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
-            let path = self.path(&format!("/wait?wait_s={}", wait.as_secs()));
-            let request = Request::get(&path).waiting(wait);
-            let job: JobInfo = self.client.ask(request, How::REPEATABLE).await?;
-            if job.is_finished() || Instant::now() >= until {
-                return Ok(job);
-            }
-        }
+        self.client.ended(&self.path("/wait"), within, JobInfo::is_finished).await
     }
 
     /// Waits for its result, at most so long.
@@ -190,16 +191,7 @@ impl Job {
     /// # Errors
     /// The job is dead, or not finished in time, or its result is of another type.
     pub async fn result<T: DeserializeOwned>(&self, within: Duration) -> Result<T, ResultError> {
-        let job = self.ended(within).await?;
-        if !job.is_finished() {
-            return Err(ResultError::Unfinished(Box::new(job)));
-        }
-        let Some(result) = job.result.as_ref().filter(|_| job.status == "done") else {
-            return Err(ResultError::Dead(Box::new(job)));
-        };
-        let content =
-            Content::received(result.kind, result.value.clone(), result.base64.as_deref());
-        content.read().map_err(|cause| ResultError::Unreadable { job: job.id, cause })
+        self.ended(within).await?.into_result()
     }
 
     /// Ends it as dead. Its worker hears of it at its next heartbeat.

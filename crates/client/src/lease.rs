@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -31,12 +32,26 @@ impl Lease {
 
     /// Posts to one of the lease's paths, `extend` for example.
     pub async fn post(&self, action: &str, body: &Value, how: How<'_>) -> Result<(), CallError> {
-        let path = format!("/api/v1/leases/{}/{action}", self.token);
+        let path = self.path(action);
         let answered = self.client.call(Request::post(&path).with(body), how).await;
+        self.noting_end(answered).map(drop)
+    }
+
+    /// Reads what one of the lease's paths has.
+    pub async fn get<T: DeserializeOwned>(&self, what: &str) -> Result<T, CallError> {
+        let path = self.path(what);
+        self.noting_end(self.client.ask(Request::get(&path), How::REPEATABLE).await)
+    }
+
+    fn path(&self, action: &str) -> String {
+        format!("/api/v1/leases/{}/{action}", self.token)
+    }
+
+    fn noting_end<T>(&self, answered: Result<T, CallError>) -> Result<T, CallError> {
         if let Some(reason) = answered.as_ref().err().and_then(end_of) {
             self.end.send_replace(Some(reason));
         }
-        answered.map(drop)
+        answered
     }
 
     /// Waits until an answer says that the lease has ended: why it has.

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::batch::Batch;
 use crate::content::{Content, ContentType};
+use crate::job::{Job, JobRef};
 
 /// What the server's defaults allow: 5 failures and 25 attempts.
 const ATTEMPTS_DEFAULT: u32 = 25;
@@ -23,6 +25,58 @@ pub enum IfTaken {
     Existing,
     /// The new job takes its place.
     Replace,
+}
+
+/// What happens to a job when one that it waits for dies, or goes without having been done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDead {
+    /// It is cancelled.
+    #[default]
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It goes on waiting while the dead one can be retried.
+    Wait,
+}
+
+/// A job or a batch that a job waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum After {
+    /// Its number.
+    Number(u64),
+    /// The [name](NewJob::named) of a job that is submitted with the same
+    /// [`submit_many`](crate::Client::submit_many).
+    Name(String),
+}
+
+impl From<u64> for After {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for After {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+/// The job must be known by its number: the server refuses its UUID or its handle here.
+impl From<&Job> for After {
+    fn from(job: &Job) -> Self {
+        match job.id() {
+            JobRef::Number(number) => Self::Number(*number),
+            JobRef::Text(text) => Self::Name(text.clone()),
+        }
+    }
+}
+
+impl From<&Batch> for After {
+    fn from(batch: &Batch) -> Self {
+        Self::Number(batch.id())
+    }
 }
 
 /// The wait after failure number n: `base` x `factor`^(n-1), at most `cap`, less a random share of
@@ -82,6 +136,11 @@ pub struct NewJob {
     keep: Option<Duration>,
     is_parked: bool,
     tags: Vec<String>,
+    after: Vec<After>,
+    on_dead: Option<OnDead>,
+    batch: Option<u64>,
+    fair_key: Option<String>,
+    name: Option<String>,
     unique: Option<(String, IfTaken)>,
     traceparent: Option<String>,
     idempotency_key: Option<String>,
@@ -119,6 +178,11 @@ impl NewJob {
             keep: None,
             is_parked: false,
             tags: Vec::new(),
+            after: Vec::new(),
+            on_dead: None,
+            batch: None,
+            fair_key: None,
+            name: None,
             unique: None,
             traceparent: None,
             idempotency_key: None,
@@ -195,6 +259,40 @@ impl NewJob {
         self
     }
 
+    /// It waits for these jobs and batches, besides those that were said before: up to 100. Their
+    /// results are in the [context](crate::JobContext::result_of) of its task.
+    #[must_use]
+    pub fn after(mut self, before: impl IntoIterator<Item = impl Into<After>>) -> Self {
+        self.after.extend(before.into_iter().map(Into::into));
+        self
+    }
+
+    /// What happens when one of those that it waits for dies. Default: it is cancelled.
+    #[must_use]
+    pub fn on_dead(self, on_dead: OnDead) -> Self {
+        Self { on_dead: Some(on_dead), ..self }
+    }
+
+    /// The open batch that it belongs to.
+    #[must_use]
+    pub fn batch(self, batch: &Batch) -> Self {
+        Self { batch: Some(batch.id()), ..self }
+    }
+
+    /// Whose share of a fair queue it takes.
+    #[must_use]
+    pub fn fair_key(self, key: impl Into<String>) -> Self {
+        Self { fair_key: Some(key.into()), ..self }
+    }
+
+    /// A name (`ref` in the API) by which other jobs of the same
+    /// [`submit_many`](crate::Client::submit_many) may wait for it: 1 to 64 letters, digits, `-`, `_`
+    /// and `.`.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
     /// At most one unfinished job of the queue has this key.
     #[must_use]
     pub fn unique(self, key: impl Into<String>, if_taken: IfTaken) -> Self {
@@ -221,6 +319,10 @@ impl NewJob {
 
     pub(crate) fn has_key(&self) -> bool {
         self.idempotency_key.is_some()
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.name.is_some()
     }
 
     pub(crate) fn trace(&self) -> Option<&str> {
@@ -252,6 +354,11 @@ impl Serialize for NewJob {
             keep_ms: self.keep.map(millis),
             parked: self.is_parked,
             tags: &self.tags,
+            after: &self.after,
+            on_dead: self.on_dead,
+            batch: self.batch,
+            fair_key: self.fair_key.as_deref(),
+            name: self.name.as_deref(),
             unique: self.unique.as_ref().map(|(key, mode)| Unique { key, mode: *mode }),
             idempotency_key: self.idempotency_key.as_deref(),
         }
@@ -295,6 +402,16 @@ struct Fields<'a> {
     parked: bool,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     tags: &'a [String],
+    #[serde(skip_serializing_if = "<[After]>::is_empty")]
+    after: &'a [After],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_dead: Option<OnDead>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fair_key: Option<&'a str>,
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Unique<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

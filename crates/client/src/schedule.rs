@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use hyper::Method;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -25,6 +26,12 @@ pub struct NewSchedule {
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    missed_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     jitter_ms: Option<u64>,
     paused: bool,
 }
@@ -38,6 +45,9 @@ impl NewSchedule {
             job,
             overlap: None,
             missed: None,
+            missed_max: None,
+            start_at: None,
+            end_at: None,
             jitter_ms: None,
             paused: false,
         }
@@ -62,6 +72,24 @@ impl NewSchedule {
         Self { missed: Some(missed.into()), ..self }
     }
 
+    /// With `all`: how many missed times in a row are made up, 1 to 1,000. Default 100.
+    #[must_use]
+    pub fn missed_max(self, times: u32) -> Self {
+        Self { missed_max: Some(times), ..self }
+    }
+
+    /// No time before this.
+    #[must_use]
+    pub fn start_at(self, time: Timestamp) -> Self {
+        Self { start_at: Some(format!("{time:.3}")), ..self }
+    }
+
+    /// No time after this.
+    #[must_use]
+    pub fn end_at(self, time: Timestamp) -> Self {
+        Self { end_at: Some(format!("{time:.3}")), ..self }
+    }
+
     /// It fires up to this much later than its times, up to an hour.
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Self {
@@ -84,6 +112,8 @@ pub struct Schedule {
     pub expression: String,
     /// Whether it does not.
     pub paused: bool,
+    /// The times that it fires for next, without jitter (RFC 3339).
+    pub next_times: Vec<String>,
     /// Everything else, under the names of the API.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -121,6 +151,19 @@ impl Client {
         schedule: &NewSchedule,
     ) -> Result<Schedule, CallError> {
         let path = path(name, "");
+        self.ask(Request::of(Method::PUT, &path).with(schedule), How::REPEATABLE).await
+    }
+
+    /// The schedule that a put would make, with its next times. Nothing changes.
+    ///
+    /// # Errors
+    /// The server would refuse it, or there is no answer.
+    pub async fn preview_schedule(
+        &self,
+        name: &str,
+        schedule: &NewSchedule,
+    ) -> Result<Schedule, CallError> {
+        let path = path(name, "?dry_run=true");
         self.ask(Request::of(Method::PUT, &path).with(schedule), How::REPEATABLE).await
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::client::{Client, How};
 use crate::content::Content;
 use crate::error::CallError;
+use crate::job::{JobInfo, ResultError};
 use crate::lease::Lease;
 
 /// So much output the server takes at once.
@@ -64,6 +65,18 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
+/// A job or a batch that the job of a task waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Before {
+    /// Its number.
+    pub id: u64,
+    /// Whether it is a batch.
+    #[serde(default)]
+    pub is_batch: bool,
+    /// Where it stood when the task began; `gone` if it was not kept any more.
+    pub status: String,
+}
+
 /// What a task knows of the job that it does.
 #[derive(Debug, Clone)]
 pub struct JobContext {
@@ -73,6 +86,8 @@ pub struct JobContext {
     pub queue: String,
     /// Which attempt this is, from 1.
     pub attempt: u32,
+    /// The jobs and batches that it waited for, by their numbers.
+    pub after: Vec<Before>,
     /// The trace that the job was submitted in (W3C Trace Context), if it was.
     pub traceparent: Option<String>,
     /// The worker's client, to submit further jobs.
@@ -81,6 +96,29 @@ pub struct JobContext {
 }
 
 impl JobContext {
+    /// The result of a job that this one waited for, whatever its queue is.
+    ///
+    /// # Errors
+    /// That job is dead, or not kept any more, or its result is of another type; or there is no
+    /// answer, or this one did not wait for it.
+    pub async fn result_of<T: DeserializeOwned>(&self, job: u64) -> Result<T, ResultError> {
+        let job: JobInfo = self.lease.get(&format!("after/{job}")).await?;
+        job.into_result()
+    }
+
+    /// The results of all jobs that this one waited for, by their numbers: in the order in which they
+    /// were submitted. Batches have none.
+    ///
+    /// # Errors
+    /// One of them has no result to give: see [`result_of`](Self::result_of).
+    pub async fn results_before<T: DeserializeOwned>(&self) -> Result<Vec<T>, ResultError> {
+        let mut results = Vec::with_capacity(self.after.len());
+        for job in self.after.iter().filter(|before| !before.is_batch) {
+            results.push(self.result_of(job.id).await?);
+        }
+        Ok(results)
+    }
+
     /// Says how far the task is: `numerator` of `denominator`. People see it until the attempt ends.
     /// It is sent once, and the server keeps it in memory only.
     ///

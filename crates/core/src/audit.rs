@@ -132,11 +132,15 @@ pub enum Action {
     ResumeSchedule = 26,
     /// A job of a schedule was asked for.
     RunSchedule = 27,
+    /// A batch was cancelled, and its jobs.
+    CancelBatch = 28,
+    /// The node that led the log was asked to let another one lead.
+    StepDown = 29,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 27] = [
+    pub const ALL: [Action; 29] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -164,6 +168,8 @@ impl Action {
         Action::PauseSchedule,
         Action::ResumeSchedule,
         Action::RunSchedule,
+        Action::CancelBatch,
+        Action::StepDown,
     ];
 }
 

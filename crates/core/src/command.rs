@@ -191,6 +191,19 @@ pub enum Command {
     },
     /// A schedule came to a time, or a person wants its job now.
     FireSchedule(Box<FireSchedule>),
+    /// A batch is opened: jobs can be added to it.
+    OpenBatch(Box<OpenBatch>),
+    /// No job is added to a batch any more: it ends when all of its jobs have.
+    SealBatch {
+        /// Which batch.
+        id: JobId,
+    },
+    /// A person cancels a batch: it is sealed. Its unfinished jobs are cancelled one by one
+    /// ([`Command::Cancel`]), for they may be many.
+    CancelBatch {
+        /// Which batch.
+        id: JobId,
+    },
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.
@@ -266,12 +279,15 @@ pub struct Submit {
     pub event: Option<Bytes>,
     /// The trace it belongs to.
     pub trace: Option<Box<TraceParent>>,
-    /// The jobs that it waits for, at most [`AFTER_MAX`](crate::job::AFTER_MAX) different ones.
+    /// The jobs and batches that it waits for, at most [`AFTER_MAX`](crate::job::AFTER_MAX)
+    /// different ones.
     pub after: Vec<JobId>,
     /// What becomes of it when one of them ends without being done.
     pub on_dead: OnDead,
     /// Whose share of a fair queue it takes; 1 to 256 bytes.
     pub fair_key: Option<Bytes>,
+    /// The open batch that it belongs to.
+    pub batch: Option<JobId>,
 }
 
 impl Submit {
@@ -459,8 +475,28 @@ pub enum Compact {
     },
     /// A schedule.
     Schedule(String),
+    /// A batch.
+    Batch(JobId),
     /// The server item.
     Server,
+}
+
+/// A batch to be opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OpenBatch {
+    /// From the reserved block.
+    pub id: JobId,
+    /// The queue that says who may see and change it.
+    pub queue: Bytes,
+    /// For people, at most [`BATCH_NAME_BYTES_MAX`](crate::batch::BATCH_NAME_BYTES_MAX) bytes.
+    pub name: String,
+    /// A name from outside, as long at most; one that a batch has refuses the command, and the
+    /// refusal names that batch. Empty: none.
+    pub key: Bytes,
+    /// The open batch that it belongs to.
+    pub parent: Option<JobId>,
+    /// How long it is kept once it has ended.
+    pub keep_ms: u64,
 }
 
 /// A schedule to be set.

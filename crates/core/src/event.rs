@@ -4,6 +4,7 @@ use bytes::Bytes;
 use prost::{DecodeError, Message};
 
 use crate::audit::AuditEntry;
+use crate::batch::{Batch, BatchCounts};
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
@@ -120,6 +121,12 @@ events! {
     29 ScheduleFired(ScheduleFired),
     /// Jobs that another one waits for have ended, and it goes on, waiting for fewer or none.
     30 BlockerEnded(BlockerEnded),
+    /// A batch was opened, sealed or cancelled, or appended again.
+    31 BatchSet(BatchSet),
+    /// Batches have other counts, by the event before this one, which is in the same record.
+    32 BatchesCounted(BatchesCounted),
+    /// Batches are gone.
+    33 BatchesGone(BatchesGone),
 }
 
 /// See [`Event::Leased`].
@@ -461,6 +468,44 @@ pub struct ScheduleFired {
     /// How far it has come by this. Always there.
     #[prost(message, optional, boxed, tag = "2")]
     pub progress: Option<Box<Progress>>,
+}
+
+/// See [`Event::BatchSet`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchSet {
+    /// The batch, whole. Always there: a box can only be an optional field.
+    #[prost(message, optional, boxed, tag = "1")]
+    pub batch: Option<Box<Batch>>,
+}
+
+/// See [`Event::BatchesCounted`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchesCounted {
+    /// Each batch that changed.
+    #[prost(message, repeated, tag = "1")]
+    pub counts: Vec<BatchCount>,
+}
+
+/// What a batch counts now.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct BatchCount {
+    /// Which batch.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Its jobs.
+    #[prost(message, required, tag = "2")]
+    pub counts: BatchCounts,
+    /// When it ended, if it has.
+    #[prost(fixed64, optional, tag = "3")]
+    pub ended_ms: Option<u64>,
+}
+
+/// See [`Event::BatchesGone`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchesGone {
+    /// Which batches, ascending.
+    #[prost(uint64, repeated, tag = "1")]
+    pub ids: Vec<u64>,
 }
 
 /// The server item; see [`Event::ServerCompacted`].

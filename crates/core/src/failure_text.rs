@@ -57,6 +57,24 @@ pub(crate) fn attempts_len(history: &[Attempt]) -> usize {
 }
 
 impl Outcome {
+    /// How many bytes its result and its texts take.
+    pub fn bytes_len(&self) -> usize {
+        self.bytes.as_ref().map_or(0, |result| result.len as usize) + self.words_len()
+    }
+
+    /// Leaves out the result, and of the texts what the job's history does not keep either. The
+    /// message says why.
+    pub fn leave_out_result(&mut self, why: &str) {
+        let kept = Words::of(self).map_or_else(Words::default, |words| *words);
+        let len = self.bytes.take().map_or(0, |result| result.len);
+        let said = String::from_utf8_lossy(&kept.message);
+        let between = if said.is_empty() { "" } else { "; " };
+        let message = format!("{said}{between}its result of {len} bytes was not kept: {why}");
+        self.message = Bytes::from(message.into_bytes());
+        (self.error, self.code) = (kept.error, kept.code);
+        self.worker_finished_at = Bytes::new();
+    }
+
     /// How many bytes its texts take.
     pub fn words_len(&self) -> usize {
         let Outcome { message, error, code, worker_finished_at, .. } = self;

@@ -397,6 +397,9 @@ pub struct JobOptions {
     /// age.
     #[prost(fixed64, optional, tag = "42")]
     pub waits_since_ms: Option<u64>,
+    /// The batch that it belongs to; 0 if it belongs to none.
+    #[prost(uint64, tag = "43")]
+    pub batch: u64,
 }
 
 /// What most jobs have, to be borrowed.
@@ -426,6 +429,7 @@ impl JobOptions {
         after: None,
         fair_key: None,
         waits_since_ms: None,
+        batch: 0,
     };
 
     /// Whether there is nothing in it.
@@ -453,6 +457,7 @@ impl JobOptions {
             after: None,
             fair_key: None,
             waits_since_ms: None,
+            batch: 0,
         } = self
         else {
             return false;

@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod audit;
+pub mod batch;
 pub mod command;
 pub mod event;
 pub mod glob;

@@ -77,6 +77,21 @@ pub enum Rejection {
     /// A job is to wait for one that there is not, that is gone, or that is deleted.
     #[error("there is no job {0} to wait for")]
     NoBlocker(JobId),
+    /// No such batch, or it is gone.
+    #[error("there is no batch {0}")]
+    NoBatch(JobId),
+    /// The batch is sealed: nothing is added to it any more.
+    #[error("batch {0} is sealed")]
+    BatchSealed(JobId),
+    /// The batch has as many jobs as it may.
+    #[error("batch {0} has as many jobs as it may")]
+    BatchFull(JobId),
+    /// A job of a batch would wait for something that waits for the batch.
+    #[error("the job would wait for itself")]
+    Circle,
+    /// So much waits for the batch that nobody can say at once whether a job would wait for itself.
+    #[error("too many jobs wait for the batch")]
+    FlowTooLarge,
     /// Not all buckets of the constraint follow its last change yet: ask again.
     #[error("the last change of the constraint is still under way")]
     Rebasing,

@@ -88,6 +88,11 @@ table! { COMMANDS of Command:
     RemoveSchedule => "a_removed_schedule_fires_no_more", "Command::RemoveSchedule {",
         "forget_schedule";
     FireSchedule => "a_time_fires_once", "fn firing(", "apply_firing";
+    OpenBatch => "a_batch_counts_its_jobs_and_ends_when_it_is_sealed_and_all_have_ended",
+        "Command::OpenBatch(", "apply_opening";
+    SealBatch => "an_empty_batch_is_done_when_it_is_sealed", "Command::SealBatch {", "apply_seal";
+    CancelBatch => "a_cancelled_batch_is_sealed_and_says_so", "Command::CancelBatch {",
+        "apply_seal";
     Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
         "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
@@ -141,6 +146,12 @@ table! { EVENTS of Event:
         "forget_schedule";
     ScheduleFired => "what_was_missed_is_skipped_or_made_up_as_asked", "fn judge_firing(",
         "outcome_of";
+    BatchSet => "the_fold_knows_a_batch_whose_first_records_are_gone", "fn open_batch(",
+        "compare_batches";
+    BatchesCounted => "jobs_count_as_what_they_were_when_they_go", "fn join_or_wait(",
+        "count_batches";
+    BatchesGone => "an_ended_batch_is_kept_as_long_as_asked_and_a_dead_one_in_another_counts_as_gone",
+        "fn batches(", "forget_batches";
     BlockerEnded => "a_job_runs_only_when_those_before_it_have_ended", "fn blockers(",
         "settle_dependents";
 }

@@ -85,29 +85,30 @@ pub(crate) struct Admission {
 struct LargeChanges {
     /// Among what is decided and in no commit yet.
     decided: AtomicBool,
-    /// In the commit under way.
-    under_way: AtomicBool,
     /// In the last commit that ended.
     last: AtomicBool,
-    /// When the commit under way began.
-    began_ms: AtomicU64,
     /// When the next one may be decided, if there are others.
     rests_until_ms: AtomicU64,
     /// When the last commit without one ended.
     others_ms: AtomicU64,
 }
 
+/// A commit under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    has_large: bool,
+    at_ms: u64,
+}
+
 impl LargeChanges {
-    fn begin(&self, now_ms: u64) {
-        self.under_way.store(self.decided.swap(false, Ordering::Relaxed), Ordering::Relaxed);
-        self.began_ms.store(now_ms, Ordering::Relaxed);
+    fn begin(&self, now_ms: u64) -> Begun {
+        Begun { has_large: self.decided.swap(false, Ordering::Relaxed), at_ms: now_ms }
     }
 
-    fn end(&self, now_ms: u64) {
-        let was_large = self.under_way.load(Ordering::Relaxed);
-        self.last.store(was_large, Ordering::Relaxed);
-        if was_large {
-            let took_ms = now_ms.saturating_sub(self.began_ms.load(Ordering::Relaxed));
+    fn end(&self, begun: Begun, now_ms: u64) {
+        self.last.store(begun.has_large, Ordering::Relaxed);
+        if begun.has_large {
+            let took_ms = now_ms.saturating_sub(begun.at_ms);
             let rest_ms = took_ms.min(REST_MS_MAX);
             self.rests_until_ms.store(now_ms.saturating_add(rest_ms), Ordering::Relaxed);
         } else {
@@ -195,14 +196,20 @@ impl Admission {
     }
 
     /// What is decided goes to the log.
-    pub fn begin_commit(&self, now_ms: u64) {
-        self.large.begin(now_ms);
+    pub fn begin_commit(&self, now_ms: u64) -> Begun {
+        self.large.begin(now_ms)
     }
 
-    /// Records went to the log, the rest found no room if `has_refused`.
-    pub fn note_commit(&self, log: &dyn Log, has_refused: bool, now_ms: u64) {
+    /// Records are in the log, the rest found no room if `has_refused`.
+    pub fn note_commit(&self, log: &dyn Log, begun: Begun, has_refused: bool, now_ms: u64) {
         self.blocked.store(has_refused, Ordering::Relaxed);
-        self.large.end(now_ms);
+        self.large.end(begun, now_ms);
+        self.renew(log);
+    }
+
+    /// The log has no room for the record that comes next.
+    pub fn note_refused(&self, log: &dyn Log) {
+        self.blocked.store(true, Ordering::Relaxed);
         self.renew(log);
     }
 

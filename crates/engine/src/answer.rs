@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spindle_core::batch::Batch;
 use spindle_core::job::TraceParent;
 use spindle_core::{BytesRef, JobId, JobImage, Rejection};
 use spindle_log::LogError;
@@ -19,6 +20,9 @@ pub enum Failure {
     /// Another server wrote to the log.
     #[error("another server has written to this log")]
     Conflict,
+    /// This process has given the log up: see [`Engine::abandon`](crate::Engine::abandon).
+    #[error("this process has given up to lead the log")]
+    Abandoned,
     /// The log refused a record.
     #[error("the log refused a record: {0}")]
     Refused(String),
@@ -79,6 +83,8 @@ pub enum Answer {
     Finished(Arc<JobImage>),
     /// The job went away without a result: deleted, or its TTL passed.
     Gone(JobId),
+    /// The batch has ended. It is as it was then: it may be gone by now, or unfinished again.
+    BatchEnded(Arc<Batch>),
     /// Something new of a watched job; the watch goes on.
     Reported {
         /// The job.

@@ -28,6 +28,11 @@ pub trait Clock: Send + Sync + 'static {
     fn wall_ahead_ms(&self) -> i64;
     /// Take the wall clock's time as it is, as far as that does not go back.
     fn accept_wall(&self);
+    /// How long ago the machine was started, the time included in which it was suspended: nobody
+    /// sets this clock.
+    fn since_boot(&self) -> Duration {
+        Duration::from_nanos(boot_ns())
+    }
 }
 
 #[derive(Debug)]

@@ -124,16 +124,26 @@ pub trait Committer: Send + Sync + 'static {
     fn attach(&self, mailbox: &Arc<dyn Mailbox>);
     /// How far the log is durable now.
     fn durable(&self) -> Gate;
+    /// How far answers may leave now: as far as the log is durable, and none at all while it is not
+    /// certain that this process leads a log that others share. When that changes, the mailboxes hear
+    /// of it as of a move of the durable position. To be asked after an answer was made, and before
+    /// it is handed to a socket.
+    fn released(&self) -> Option<Gate> {
+        Some(self.durable())
+    }
     /// A reactor has let its sessions work on all that came in. Returns whether something was
     /// decided that is not on its way to the log.
     fn end_turn(&self) -> bool;
-    /// Commits what was decided, here and now: it writes and syncs. The mailboxes hear of it.
+    /// Commits what was decided, here and now: it writes and syncs. Over a log that takes several
+    /// records at a time it only hands over, and returns at once. The mailboxes hear of it.
     fn commit(&self);
     /// As [`Committer::commit`] if that is quick: if syncs take no millisecond, there are not many
     /// bytes, and nobody else commits. If not, the log thread commits. For threads that serve nobody
     /// meanwhile.
     fn commit_if_quick(&self);
-    /// How long a commit takes nowadays.
+    /// How long a commit takes nowadays. Over a log that takes several records at a time, how long
+    /// it takes until one of them leaves its place to the next: who waits longer than that for
+    /// others is better off without them.
     fn sync_time(&self) -> Duration;
 }
 

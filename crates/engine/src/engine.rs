@@ -11,12 +11,13 @@ use spindle_log::Log;
 use crate::admission::Admission;
 use crate::answer::{Failure, Refused};
 use crate::clock::Clock;
-use crate::commit::{Payload, SyncTime, Threads, TimerBell};
+use crate::commit::{Flight, Payload, SyncTime, Threads, TimerBell};
 use crate::compaction::Compactor;
 use crate::constraints::Rules;
 use crate::door::{Mailbox, Ticket};
 use crate::gate::{Gate, Gated};
 use crate::inner::Inner;
+use crate::lead::Lead;
 use crate::observe::Meters;
 use crate::schedules::Timings;
 use crate::wait::{Caller, Wait, WaitFor};
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     /// All records below this are durable.
     pub durable: AtomicU64,
     pub mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
+    /// What is on its way to a log that takes several records at a time; none for other logs.
+    pub flight: Option<Flight>,
     /// Wakes the log thread, which sleeps only when nothing is to be written.
     pub work: Condvar,
     pub timer: TimerBell,
@@ -53,6 +56,10 @@ pub(crate) struct Shared {
     pub admission: Admission,
     /// New jobs are refused while the log is this long.
     pub log_bytes_max: u64,
+    /// On a log that others share: whether this process leads.
+    pub lead: Option<Lead>,
+    /// Where records stand that do not count, oldest first: see `fence.rs`.
+    pub fenced: Vec<u64>,
 }
 
 /// A running queue. Clones are the same engine.
@@ -77,9 +84,16 @@ impl Drop for Turn<'_> {
 }
 
 impl Engine {
-    pub(crate) fn new(inner: Inner, log: Arc<dyn Log>, clock: Arc<dyn Clock>) -> Engine {
+    pub(crate) fn new(
+        inner: Inner,
+        log: Arc<dyn Log>,
+        fenced: Vec<u64>,
+        clock: Arc<dyn Clock>,
+    ) -> Engine {
         let shared = Shared {
-            durable: AtomicU64::new(log.next().0),
+            durable: AtomicU64::new(inner.batch.begun_at()),
+            lead: (!log.is_exclusive()).then(|| Lead::new(clock.clone(), inner.options.faults)),
+            fenced,
             rules: Rules::new(&inner.state),
             meters: inner.numbers.meters.clone(),
             admission: Admission::new(
@@ -87,6 +101,7 @@ impl Engine {
                 inner.options.undurable_bytes_max,
             ),
             log_bytes_max: inner.options.log_bytes_max,
+            flight: Flight::of(log.in_flight_max(), inner.options.faults),
             inner: Mutex::new(inner),
             log,
             clock,
@@ -130,6 +145,11 @@ impl Engine {
     pub fn steady_ms(&self) -> u64 {
         let inner = self.shared.inner.lock();
         self.shared.clock.now_ms().saturating_sub(inner.set_forward_ms)
+    }
+
+    /// How often the log was begun anew, this time included.
+    pub fn epoch(&self) -> u64 {
+        self.shared.inner.lock().state.server().epoch
     }
 
     /// Why the engine has stopped, if it has.
@@ -188,7 +208,7 @@ impl Engine {
         let deadline_ms = inner.next_deadline();
         drop(inner);
         if has_work {
-            self.shared.work.notify_one();
+            self.call_log_thread();
         }
         self.shared.timer.ring_if_before(deadline_ms);
     }

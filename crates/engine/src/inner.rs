@@ -36,6 +36,9 @@ pub(crate) struct Inner {
     next_id: u64,
     /// What a foreground handle must wait for: the record that reserved its id.
     ids_gate: Gate,
+    /// The newest undo of a deletion. What was finished and is brought back has an older image than
+    /// its deletion, so that nothing of the job says which record brought it back.
+    undone_gate: Gate,
     /// Nothing is deleted for its TTL: the clock and the log disagree.
     pub hold_expiry: bool,
     /// What is due waits: the disk is full, and nearly nothing is left of the reserve.
@@ -69,6 +72,7 @@ impl Inner {
             decision: Decision::default(),
             next_id: 1,
             ids_gate: Gate::OPEN,
+            undone_gate: Gate::OPEN,
             hold_expiry: false,
             holds_timers: false,
             holds_schedules: false,
@@ -106,7 +110,10 @@ impl Inner {
             Found::Live(job) if job.is_foreground() => self.ids_gate,
             // That it is deleted is in a younger record than its image.
             Found::Finished(job) if job.deletion().is_some() => self.tail(),
-            _ => found.last().map_or(self.tail(), |last| Gate((last + 1).min(self.tail().0))),
+            _ => {
+                let own = found.last().map_or(self.tail(), |last| Gate(last + 1).min(self.tail()));
+                if matches!(found, Found::Finished(_)) { own.max(self.undone_gate) } else { own }
+            }
         }
     }
 
@@ -172,7 +179,12 @@ impl Inner {
                 self.batch.put_payload(payload);
             }
             before_events(&mut self.batch, &decision);
-            for (event, logged) in &decision.events {
+            let mut events = decision.events.iter().peekable();
+            while let Some((event, logged)) = events.next() {
+                // A crash leaves both, or none.
+                if let Some((counted @ Event::BatchesCounted(_), _)) = events.peek() {
+                    self.batch.make_room_for([event, counted].into_iter());
+                }
                 self.happen(event, *logged);
             }
         }
@@ -183,9 +195,11 @@ impl Inner {
     /// What the last decision ended with, if it has as many events as one decision may have: there is
     /// more to decide behind it.
     pub fn cut_off_at<T>(&self, of: impl Fn(&Event) -> Option<T>) -> Option<T> {
-        let events = &self.decision.events;
-        let is_cut_off = events.len() >= spindle_core::EVENTS_MAX;
-        events.iter().rev().filter(|_| is_cut_off).find_map(|(event, _)| of(event))
+        let is_counting = |event: &Event| matches!(event, Event::BatchesCounted(_));
+        let events = self.decision.events.iter().map(|(event, _)| event);
+        let events = events.rev().filter(|event| !is_counting(event));
+        let is_cut_off = events.clone().count() >= spindle_core::EVENTS_MAX;
+        events.filter(|_| is_cut_off).find_map(of)
     }
 
     /// Logs and folds one event.
@@ -196,6 +210,9 @@ impl Inner {
             Place { position: self.batch.position(), offset: 0 }
         };
         self.note_attempt_end(event);
+        if let Event::Undeleted(_) = event {
+            self.undone_gate = self.tail();
+        }
         if let Event::Ready(ready) = event {
             self.numbers.becomes_ready(JobId(ready.id), &self.state, self.now_ms);
         }

@@ -27,6 +27,7 @@ pub mod spans;
 mod admission;
 mod answer;
 mod audit;
+mod batches;
 mod call;
 mod clock;
 mod command_log;
@@ -35,7 +36,9 @@ mod compaction;
 mod constraints;
 mod damage;
 mod engine;
+mod fence;
 mod inner;
+mod lead;
 mod observe;
 mod options;
 mod read;
@@ -52,7 +55,7 @@ pub use audit::{Audit, AuditFilter, AuditPage, People};
 pub use call::{Before, JobUpdate, Joined, NewJob, RetryError, Updated, WorkResult, WorkerRef};
 pub use clock::{Clock, SystemClock};
 pub use command_log::{COMMANDS, CommandLog, ShownName, logs_commands};
-pub use commit::{Committed, Payload, cohort, record};
+pub use commit::{Committed, Payload, Submitted, cohort, record};
 pub use constraints::{
     BucketLine, ConstraintView, Expected, HeldBack, HeldQueues, JobNow, Opaque, PutConstraint,
     RelabelStep, Relabelling,
@@ -82,9 +85,9 @@ pub use spindle_matching::{
     Condition, ConstraintSpec, Matcher, QueuePattern, Scalar, SpecError, Test, UnreadableMatcher,
 };
 pub use spindle_schedule::{Timing, TimingError};
-pub use start::{Each, StartError, fold_state};
+pub use start::{Each, Fold, StartError, Takeover, fold_state};
 pub use views::{
-    AuditLog, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
+    AuditLog, Batches, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
 };
 pub use wait::{Activity, Caller, Progress, SleepReply};
 pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputFrom, OutputPage, OutputPiece};

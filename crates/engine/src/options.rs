@@ -42,6 +42,9 @@ pub struct Options {
     pub defaults: Defaults,
     /// Keys the hashes of names from outside.
     pub seed: u64,
+    /// Random bytes of this process, on a log that is shared: they stand in the record that begins
+    /// its epoch, so that no other process writes the same record.
+    pub nonce: [u8; 16],
     /// Who takes the spans of jobs that belong to a trace; none costs nothing.
     pub spans: Option<Arc<dyn SpanSink>>,
     /// Switches that only the simulator turns on.
@@ -75,6 +78,7 @@ impl Default for Options {
             copied: None,
             defaults: Defaults::default(),
             seed: 0,
+            nonce: [0; 16],
             spans: None,
             faults: Faults::default(),
         }
@@ -87,6 +91,22 @@ impl Default for Options {
 pub struct Faults {
     /// Answers leave when their record is written, before it is synced.
     pub answer_before_sync: bool,
+    /// The durable position moves to a record whose answer came before that of an earlier one.
+    pub acknowledged_out_of_order: bool,
+    /// An answer opens the gates of all that is on its way.
+    pub gate_opened_by_earlier_batch: bool,
+    /// A lost answer is taken for a good one.
+    pub unknown_is_committed: bool,
+    /// A leader of a shared log answers whether it holds the lease or not.
+    pub lease_unchecked: bool,
+    /// A new leader does not wait until its epoch record is committed, and is not silent.
+    pub epoch_not_awaited: bool,
+    /// A new leader answers while the lease of the one before it may run.
+    pub silence_skipped: bool,
+    /// An append that is tried again proves the time of the later try.
+    pub later_try_proves: bool,
+    /// What a deposed leader has appended behind its successor's epoch record is folded.
+    pub late_append_taken: bool,
     /// Old records go before the images that replace them are committed.
     pub trim_before_commit: bool,
     /// "Duplicate" is answered before the job it speaks of is durable.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State};
-use spindle_log::{Log, LogError, OpenError, ReadError, Space, Stored};
+use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State, Type};
+use spindle_log::{Log, LogError, OpenError, Position, ReadError, Space, Stored};
 
 use crate::clock::Clock;
 use crate::commit::record::{Places, RecordError, RecordReader};
+use crate::commit::{Flight, Payload};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::engine::Engine;
+use crate::fence::Fence;
 use crate::inner::Inner;
 use crate::observe::Stats;
 use crate::options::Options;
@@ -43,9 +45,15 @@ pub enum StartError {
     /// The log has no room left and can prepare no segment, for another reason than room: its own messages say which.
     #[error("the log cannot grow: no segment could be prepared to begin in")]
     LogCannotGrow,
+    /// The log does not say whether the first record of the new epoch is in it.
+    #[error("the log does not answer: whether it can be begun in is not known")]
+    Unanswered,
     /// Another server wrote meanwhile.
     #[error("another server writes to this log")]
     Conflict,
+    /// Whoever followed the log does not any more, and knows why.
+    #[error("the log is not followed any more")]
+    GivenUp,
 }
 
 /// Decoded events on their way from the reader to the fold, many at a time: waking the other thread
@@ -59,6 +67,8 @@ struct Decoded {
     len: usize,
     /// The record that is read.
     position: u64,
+    /// There are no more for now.
+    caught_up: bool,
 }
 
 impl Decoded {
@@ -89,39 +99,62 @@ const LISTS_AHEAD: usize = 2;
 struct Decoder {
     events: EventReader,
     damage: DamageFinder,
+    fence: Fence,
     decoded: Decoded,
     /// None behind the last record.
     full: Option<SyncSender<Decoded>>,
     emptied: Receiver<Decoded>,
     /// Why a record cannot be folded. None behind it is looked at.
     failed: Option<StartError>,
+    /// A planted fault.
+    takes_late: bool,
 }
 
 impl Decoder {
-    fn new(full: SyncSender<Decoded>, emptied: Receiver<Decoded>) -> Decoder {
+    fn new(fence: Fence, full: SyncSender<Decoded>, emptied: Receiver<Decoded>) -> Decoder {
         Decoder {
             events: EventReader::default(),
             damage: DamageFinder::default(),
+            fence,
             decoded: Decoded::default(),
             full: Some(full),
             emptied,
             failed: None,
+            takes_late: false,
         }
     }
 
     /// Takes the next record. After the last one the fold may come to its end.
     fn take(&mut self, shown: Option<Stored>) {
         match shown {
-            Some(stored) if self.failed.is_none() => self.failed = self.decode(stored).err(),
+            Some(stored) if self.failed.is_none() => self.failed = self.judge(stored).err(),
             Some(_) => {}
             None => {
+                if self.failed.is_none() {
+                    self.failed = self.end_head().err();
+                }
                 self.hand_over();
                 self.full = None;
             }
         }
-        if self.decoded.len >= EVENTS_AT_ONCE {
-            self.hand_over();
+    }
+
+    /// Decodes a record, if it counts.
+    fn judge(&mut self, stored: Stored) -> Result<(), StartError> {
+        if self.takes_late {
+            return self.decode(stored);
         }
+        let mut fence = std::mem::take(&mut self.fence);
+        let judged = fence.take(stored, |stored| self.decode(stored));
+        self.fence = fence;
+        judged
+    }
+
+    fn end_head(&mut self) -> Result<(), StartError> {
+        let mut fence = std::mem::take(&mut self.fence);
+        let judged = fence.end(|stored| self.decode(stored));
+        self.fence = fence;
+        judged
     }
 
     fn decode(&mut self, stored: Stored) -> Result<(), StartError> {
@@ -137,6 +170,9 @@ impl Decoder {
         if !self.damage.is_empty() {
             decoded.events()[from..].iter().for_each(|(event, at)| self.damage.event(event, *at));
         }
+        if self.decoded.len >= EVENTS_AT_ONCE {
+            self.hand_over();
+        }
         Ok(())
     }
 
@@ -145,7 +181,7 @@ impl Decoder {
         // Folded events are used again here, where their names came from: two threads that count who
         // shares a name would wait for each other at every event.
         let mut next = self.emptied.try_recv().unwrap_or_default();
-        next.len = 0;
+        (next.len, next.caught_up) = (0, false);
         // Of a long record there were more, and they may hold on to its bytes.
         next.events.truncate(EVENTS_AT_ONCE);
         let decoded = std::mem::replace(&mut self.decoded, next);
@@ -155,28 +191,86 @@ impl Decoder {
         }
     }
 
-    fn finish(self) -> Result<DamageFinder, StartError> {
-        self.failed.map_or(Ok(self.damage), Err)
+    fn finish(self) -> Result<Folded, StartError> {
+        let (damage, fenced) = (self.damage, self.fence.into_fenced());
+        self.failed.map_or(Ok(Folded { damage, fenced }), Err)
     }
+}
+
+/// What a fold found out besides the state.
+struct Folded {
+    damage: DamageFinder,
+    /// Where records stand that do not count.
+    fenced: Vec<u64>,
+}
+
+/// A fold that goes on for as long as another server leads: see [`Engine::follow`].
+pub struct Fold<'a>(&'a mut Decoder);
+
+impl Fold<'_> {
+    /// Says where the log begins, before the first record is taken.
+    pub fn begin(&mut self, first: Position) {
+        self.0.fence = Fence::shared(first.0);
+    }
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be folded: this program cannot follow that log.
+    pub fn record(&mut self, stored: Stored) -> Result<(), StartError> {
+        self.0.judge(stored)
+    }
+
+    /// There are no more for now: what was taken is folded without waiting for more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fold::record`], of a record that was held back.
+    pub fn caught_up(&mut self) -> Result<(), StartError> {
+        self.0.end_head()?;
+        self.0.decoded.caught_up = true;
+        self.0.hand_over();
+        Ok(())
+    }
+
+    /// The highest epoch so far.
+    pub fn epoch(&self) -> u64 {
+        self.0.fence.epoch()
+    }
+}
+
+/// A log to take over, all of which was folded.
+pub struct Takeover {
+    /// The log.
+    pub log: Arc<dyn Log>,
+    /// The position behind the last record that was folded: there the new epoch begins, or nowhere.
+    pub next: Position,
 }
 
 /// Takes the records of a log one by one, oldest first, and `None` behind the last one.
 pub type Each<'a> = &'a mut dyn FnMut(Option<Stored>);
 
-/// Folds all records that `open` shows, and gives back what it returns. Reading and decoding go on in a thread of their
-/// own, so that a long log costs the longer of the two, not their sum.
+/// Folds all records that `open` gives to the decoder, and gives back what it returns. Reading and decoding go on in a
+/// thread of their own, so that a long log costs the longer of the two, not their sum.
 fn fold<T: Send>(
     inner: &mut Inner,
-    open: impl FnOnce(Each<'_>) -> Result<T, StartError> + Send,
-) -> Result<(T, DamageFinder), StartError> {
+    fence: Fence,
+    open: impl FnOnce(&mut Decoder) -> Result<T, StartError> + Send,
+) -> Result<(T, Folded), StartError> {
     // Of a churned log most jobs are gone at its end: their names need not come and go.
     inner.state.defer_keys();
+    let mut is_indexed = false;
+    let takes_late = inner.options.faults.late_append_taken;
     let (full, filled) = sync_channel(LISTS_AHEAD);
     let (empty, emptied) = sync_channel(2 * LISTS_AHEAD);
     std::thread::scope(|scope| {
         let opener = scope.spawn(move || {
-            let mut decoder = Decoder::new(full, emptied);
-            let opened = open(&mut |shown| decoder.take(shown))?;
+            let mut decoder = Decoder::new(fence, full, emptied);
+            decoder.takes_late = takes_late;
+            let opened = open(&mut decoder)?;
+            // Behind a fold that was followed, too, there are no more.
+            decoder.take(None);
             Ok((opened, decoder.finish()?))
         });
         for decoded in filled {
@@ -184,36 +278,54 @@ fn fold<T: Send>(
             for (event, place) in decoded.events() {
                 inner.fold_one(event, *place);
             }
+            // Whoever follows a log is to be ready at any time from here on.
+            if decoded.caught_up && !std::mem::replace(&mut is_indexed, true) {
+                index_keys(inner);
+            }
             empty.try_send(decoded).ok();
         }
-        inner.state.index_keys(|one, other| {
-            std::thread::scope(|scope| {
-                scope.spawn(other);
-                one();
-            });
-        });
-        if inner.options.faults.keys_forgotten {
-            inner.state.forget_keys();
+        if !is_indexed {
+            index_keys(inner);
         }
-        if inner.options.faults.expiry_forgotten {
-            inner.state.forget_expiry();
-        }
-        if inner.options.faults.flows_forgotten {
-            inner.state.forget_flows();
-        }
-        if inner.options.faults.schedules_forgotten {
-            inner.state.forget_schedule_timers();
-        }
+        forget(inner);
         opener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Shows all records of a log that is open.
-fn show(log: &dyn Log, each: Each<'_>) -> Result<(), StartError> {
-    for stored in log.read(log.first())? {
-        each(Some(stored?));
+fn index_keys(inner: &mut Inner) {
+    inner.state.index_keys(|one, other| {
+        std::thread::scope(|scope| {
+            scope.spawn(other);
+            one();
+        });
+    });
+}
+
+/// What planted faults make a start forget.
+fn forget(inner: &mut Inner) {
+    if inner.options.faults.keys_forgotten {
+        inner.state.forget_keys();
     }
-    each(None);
+    if inner.options.faults.expiry_forgotten {
+        inner.state.forget_expiry();
+    }
+    if inner.options.faults.flows_forgotten {
+        inner.state.forget_flows();
+    }
+    if inner.options.faults.schedules_forgotten {
+        inner.state.forget_schedule_timers();
+    }
+}
+
+/// Shows all records of a log that is open.
+fn show(log: &dyn Log, decoder: &mut Decoder) -> Result<(), StartError> {
+    let first = log.first();
+    if !log.is_exclusive() {
+        decoder.fence = Fence::shared(first.0);
+    }
+    for stored in log.read(first)? {
+        decoder.take(Some(stored?));
+    }
     Ok(())
 }
 
@@ -221,7 +333,7 @@ fn show(log: &dyn Log, each: Each<'_>) -> Result<(), StartError> {
 pub fn fold_state(log: &dyn Log, options: &Options) -> Result<State, StartError> {
     let state = State::new(options.seed, options.defaults.clone());
     let mut inner = Inner::new(state, options.clone());
-    fold(&mut inner, |each| show(log, each))?;
+    fold(&mut inner, Fence::exclusive(), |decoder| show(log, decoder))?;
     Ok(inner.state)
 }
 
@@ -233,7 +345,10 @@ impl Engine {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Engine, StartError> {
-        Engine::open_with(clock, options, |each| show(&*log, each).map(|()| log))
+        Engine::begin(clock, options, |decoder| {
+            show(&*log, decoder)?;
+            Ok(Takeover { next: log.next(), log })
+        })
     }
 
     /// As [`Engine::open`], and folds the log while it is opened: `open` shows every record that it reads, as
@@ -244,8 +359,38 @@ impl Engine {
         options: Options,
         open: impl FnOnce(Each<'_>) -> Result<Arc<dyn Log>, StartError> + Send,
     ) -> Result<Engine, StartError> {
-        let (inner, log) = start(clock.as_ref(), options, open)?;
-        let engine = Engine::new(inner, log, clock);
+        Engine::begin(clock, options, |decoder| {
+            let log = open(&mut |shown| decoder.take(shown))?;
+            Ok(Takeover { next: log.next(), log })
+        })
+    }
+
+    /// Follows a log that another server leads, until it is to be taken over: `follow` gives every committed record to
+    /// the fold as it comes, and returns when it is this server's turn. So the engine is built while others lead, and
+    /// ready at once. Then a new epoch is begun, at exactly the position behind the last record that was folded:
+    /// [`StartError::Conflict`] when another server was faster. A fold in which an epoch was begun in vain is of no use
+    /// any more: whoever gets that error opens the log anew and follows it from its beginning. That takes as long as
+    /// a start, during which somebody else leads.
+    pub fn follow(
+        clock: Arc<dyn Clock>,
+        options: Options,
+        follow: impl FnOnce(&mut Fold<'_>) -> Result<Takeover, StartError> + Send,
+    ) -> Result<Engine, StartError> {
+        Engine::begin(clock, options, |decoder| follow(&mut Fold(decoder)))
+    }
+
+    fn begin(
+        clock: Arc<dyn Clock>,
+        options: Options,
+        open: impl FnOnce(&mut Decoder) -> Result<Takeover, StartError> + Send,
+    ) -> Result<Engine, StartError> {
+        let (inner, log, fenced) = start(clock.as_ref(), options, open)?;
+        let engine = Engine::new(inner, log, fenced, clock);
+        if let Some(lead) = engine.shared.lead.as_ref().filter(|_| engine.is_hasty()) {
+            lead.committed(lead.begins());
+            lead.epoch_committed();
+            return Ok(engine);
+        }
         engine.flush()?;
         if engine.failure().is_some() {
             return Err(StartError::Conflict);
@@ -253,28 +398,51 @@ impl Engine {
         // On a full disk it may wait for room. An epoch that a crash forgets would begin again, and
         // tokens of its leases would be given twice.
         if engine.durable() < engine.shared.inner.lock().tail() {
+            if engine.shared.flight.as_ref().is_some_and(Flight::is_unanswered) {
+                return Err(StartError::Unanswered);
+            }
             let cannot_grow = engine.shared.log.space() == Space::CannotGrow;
             return Err(if cannot_grow { StartError::LogCannotGrow } else { StartError::Full });
         }
+        if let Some(lead) = &engine.shared.lead {
+            lead.epoch_committed();
+        }
         Ok(engine)
     }
+
+    /// A planted fault.
+    fn is_hasty(&self) -> bool {
+        self.shared.inner.lock().options.faults.epoch_not_awaited
+    }
 }
+
+/// The inside of an engine, its log, and where records stand in it that do not count.
+type Started = (Inner, Arc<dyn Log>, Vec<u64>);
 
 /// Builds the inside of an engine from its log: folded, with a new epoch begun and the leases of
 /// older ones recovered. What that decided is in the open batch; commit it before any door opens.
 fn start(
     clock: &dyn Clock,
     options: Options,
-    open: impl FnOnce(Each<'_>) -> Result<Arc<dyn Log>, StartError> + Send,
-) -> Result<(Inner, Arc<dyn Log>), StartError> {
+    open: impl FnOnce(&mut Decoder) -> Result<Takeover, StartError> + Send,
+) -> Result<Started, StartError> {
     let mut state = State::new(options.seed, options.defaults.clone());
     state.plant(options.faults.core);
     let mut inner = Inner::new(state, options);
-    let (log, damage) = fold(&mut inner, open)?;
-    inner.batch.begin_at(log.next().0, log.record_bytes_max() as usize);
+    let (Takeover { log, next }, folded) = fold(&mut inner, Fence::exclusive(), open)?;
+    let Folded { damage, fenced } = folded;
+    inner.batch.begin_at(next.0, log.record_bytes_max() as usize);
     // What the fold counted was counted by servers before this one.
     inner.numbers.stats = Stats::default();
     inner.begin_time(clock);
+    if !log.is_exclusive() {
+        inner.numbers.stats.records_fenced = fenced.len() as u64;
+        // A worker that holds a job must be known to the next leader, too.
+        inner.options.durable_leases = true;
+        // Equal records of two processes would count as one.
+        let nonce = inner.options.nonce.to_vec();
+        inner.batch.put_payload(&Payload::new(nonce, Type::Bytes));
+    }
     let epoch = inner.state.server().epoch + 1;
     inner.run(&Command::Start { epoch })?;
     inner.begin_ids();
@@ -285,7 +453,7 @@ fn start(
     loop {
         let grace_ms = inner.options.grace_ms;
         inner.run(&Command::Recover { from, grace_ms })?;
-        let Some(last) = inner.cut_off_at(job_of) else { return Ok((inner, log)) };
+        let Some(last) = inner.cut_off_at(job_of) else { return Ok((inner, log, fenced)) };
         from = JobId(last.0 + 1);
     }
 }

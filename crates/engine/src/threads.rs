@@ -1,12 +1,14 @@
-//! The engine's four threads: one commits, one keeps time, one compacts the log, and one matches
-//! jobs that were there before the newest constraints. Each is a loop around a step that the
+//! The engine's threads: one commits, one keeps time, one compacts the log, and one matches
+//! jobs that were there before the newest constraints. Over a log that takes several records at a
+//! time the first submits them, and one more takes the answers; on a log that others share, one more
+//! keeps the lease. Each is a loop around a step that the
 //! simulator calls by itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::answer::Failure;
-use crate::commit::Committed;
+use crate::commit::{Committed, Flight, Submitted};
 use crate::constraints::RelabelStep;
 use crate::engine::Engine;
 use crate::schedules::FIRED_AT_ONCE;
@@ -20,24 +22,34 @@ const IDLE: Duration = Duration::from_secs(60);
 const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 /// How long a full disk is left alone before the next try.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
+/// How often threads that are to end are woken over a network.
+const STOP_PAUSE: Duration = Duration::from_millis(1);
 /// Waits ended in one hold of the lock.
 const WAITS_PER_STEP: usize = 256;
 
 impl Engine {
-    /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed;
-    /// memory is ahead of the disk then, and the process must end.
+    /// Starts the threads. `on_failure` is called once, from any of them, when the log has failed, or
+    /// another process has written to it; memory is ahead of the log then, and the engine must end. It is
+    /// not called for [`Engine::abandon`].
     pub fn spawn(
         &self,
         on_failure: impl Fn(Failure) + Send + Sync + 'static,
     ) -> std::io::Result<()> {
         self.shared.on_failure.set(Box::new(on_failure)).ok();
         let mut threads = self.shared.threads.lock();
-        let loops: [(&str, Loop); 4] = [
-            ("spindle-log", Engine::run_log),
+        let is_in_flight = self.shared.flight.is_some();
+        let mut loops: Vec<(&str, Loop)> = vec![
+            ("spindle-log", if is_in_flight { Engine::run_submits } else { Engine::run_log }),
             ("spindle-timer", Engine::run_timer),
             ("spindle-compact", Engine::run_compaction),
             ("spindle-relabel", Engine::run_relabel),
         ];
+        if is_in_flight {
+            loops.push(("spindle-acks", Engine::run_acks));
+        }
+        if self.shared.lead.is_some() {
+            loops.push(("spindle-lead", Engine::run_lead));
+        }
         for (name, body) in loops {
             let (engine, stop) = (self.clone(), threads.stop.clone());
             let thread = std::thread::Builder::new().name(name.to_owned());
@@ -56,13 +68,27 @@ impl Engine {
             // The log thread may be just about to sleep: wake it until it has ended.
             self.shared.work.notify_all();
             self.shared.relabel_bell.ring();
-            std::thread::yield_now();
+            if let Some(lead) = &self.shared.lead {
+                lead.bell.ring();
+            }
+            match &self.shared.flight {
+                None => std::thread::yield_now(),
+                // The answers of what is on its way may take long.
+                Some(flight) => {
+                    flight.submits.ring();
+                    flight.acks.ring();
+                    std::thread::park_timeout(STOP_PAUSE);
+                }
+            }
         }
         // What is decided on a log that has failed is decided for nobody.
         if self.failure().is_none() {
             self.shared.inner.lock().return_ids();
         }
-        if self.flush().is_ok()
+        let is_settled = || self.shared.flight.as_ref().is_none_or(Flight::is_empty);
+        if self.failure().is_none()
+            && self.flush().is_ok()
+            && is_settled()
             && let Err(error) = self.shared.log.end()
         {
             tracing::error!(%error, "where the log ends could not be noted");
@@ -72,8 +98,10 @@ impl Engine {
     fn run_log(&self, stop: &AtomicBool) {
         loop {
             match self.commit_once() {
-                Committed::Some => {}
+                Committed::Some | Committed::Unknown => {}
                 Committed::Failed => return,
+                // Nobody makes room any more.
+                Committed::Full if stop.load(Ordering::Acquire) => return,
                 Committed::Full => std::thread::park_timeout(FULL_PAUSE),
                 Committed::Nothing => {
                     if stop.load(Ordering::Acquire) {
@@ -84,6 +112,36 @@ impl Engine {
                         self.shared.work.wait_for(&mut inner, IDLE);
                     }
                 }
+            }
+        }
+    }
+
+    /// In the place of [`Engine::run_log`] over a log that takes several records at a time.
+    fn run_submits(&self, stop: &AtomicBool) {
+        let Some(flight) = &self.shared.flight else { return };
+        while !stop.load(Ordering::Acquire) {
+            if let Some(rest) = flight.rest() {
+                flight.submits.sleep(rest);
+                continue;
+            }
+            match self.submit_once() {
+                Submitted::Some => {}
+                Submitted::Failed => return,
+                Submitted::Full => std::thread::park_timeout(FULL_PAUSE),
+                Submitted::Nothing => flight.submits.sleep(IDLE),
+            }
+        }
+    }
+
+    /// What is on its way when the server stops is waited for.
+    fn run_acks(&self, stop: &AtomicBool) {
+        let Some(flight) = &self.shared.flight else { return };
+        loop {
+            match self.take_ack_once() {
+                Committed::Failed => return,
+                Committed::Nothing if stop.load(Ordering::Acquire) => return,
+                Committed::Nothing => flight.acks.sleep(IDLE),
+                Committed::Some | Committed::Unknown | Committed::Full => {}
             }
         }
     }
@@ -125,6 +183,13 @@ impl Engine {
                     return;
                 }
             }
+        }
+    }
+
+    fn run_lead(&self, stop: &AtomicBool) {
+        let Some(lead) = &self.shared.lead else { return };
+        while !stop.load(Ordering::Acquire) && self.failure().is_none() {
+            lead.bell.sleep(self.lead_step());
         }
     }
 

@@ -34,6 +34,8 @@ views! {
     constraints Constraints;
     /// Schedules: lists, and what is due.
     schedules Schedules;
+    /// Batches: opening and sealing them, and looking at them.
+    batches Batches;
     /// The feed of everything that happens.
     feed Feed;
     /// Numbers for people and dashboards.

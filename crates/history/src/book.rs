@@ -203,7 +203,7 @@ impl Book {
 
     /// Forgets what lies ahead of this time: the log, or the file this was read from, was changed for
     /// another.
-    pub(crate) fn forget_after(&mut self, now_ms: u64) {
+    pub fn forget_after(&mut self, now_ms: u64) {
         self.server.forget_after(now_ms);
         for (_, row) in self.queues.iter_mut() {
             row.slots.forget_after(now_ms);

@@ -89,7 +89,7 @@ fn fill<T: Slot>(both: &mut Both<T>, image: &BothImage) -> Option<()> {
 
 impl Book {
     /// The bytes that [`Book::decode`] reads.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let queues = self.queues.scored().map(|(name, score, row)| QueueImage {
             name: name.clone(),
             score,
@@ -114,7 +114,7 @@ impl Book {
     }
 
     /// Reads what [`Book::encode`] wrote. None: it is something else.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Book> {
+    pub fn decode(bytes: &[u8]) -> Option<Book> {
         let image = BookImage::decode(bytes).ok()?;
         let mut book = Book::default();
         fill(&mut book.server, &image.server)?;

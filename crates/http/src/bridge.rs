@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use spindle_core::JobId;
+use spindle_core::batch::Batch;
 use spindle_core::command::Lease;
 use spindle_engine::{
     Answer, Caller, ConnectionId, Delivery, Engine, Gated, LeaseRef, LeaseReply, LeasedJob,
@@ -148,6 +149,22 @@ impl EngineBridge {
         Ok(Some(self.durable(answer).await))
     }
 
+    /// Waits up to `wait_ms` for a batch's end: the batch as it is then. None: it has ended already,
+    /// or is not there, or the time is over; look it up.
+    pub async fn batch_end(&self, batch: JobId, wait_ms: u64) -> Result<Option<Batch>, Refused> {
+        let caller = self.caller();
+        let ticket = {
+            let _turn = self.turn();
+            self.engine.waits().for_batch_end(&caller, batch, wait_ms)?
+        };
+        let Some(ticket) = ticket else { return Ok(None) };
+        let answer = self.wait(caller, ticket).answered().await;
+        match self.durable(answer).await {
+            Answer::BatchEnded(batch) => Ok(Some(Arc::unwrap_or_clone(batch))),
+            _ => Ok(None),
+        }
+    }
+
     /// Begins to wait for the next change of a job's [`Activity`](spindle_engine::Activity). To be
     /// begun before the activity is looked at, so that no change is missed between the two.
     ///
@@ -194,10 +211,11 @@ impl EngineBridge {
         Ok(())
     }
 
-    /// The value, once the log is durable up to its gate. Never returns if the log fails: the
+    /// The value, once the log is durable up to its gate, and it is certain that this process leads a
+    /// log that is shared. Never returns if the log fails: the
     /// connection is closed unanswered, and the process ends.
     pub async fn durable<T>(&self, gated: Gated<T>) -> T {
-        let mut gated = match gated.release(self.engine.durable()) {
+        let mut gated = match self.release(gated) {
             Ok(value) => return value,
             Err(gated) => gated,
         };
@@ -208,11 +226,19 @@ impl EngineBridge {
         drop(self.turn());
         loop {
             let moved = commit_loop.moved_to(gated.gate());
-            gated = match gated.release(self.engine.durable()) {
+            gated = match self.release(gated) {
                 Ok(value) => return value,
                 Err(gated) => gated,
             };
             moved.await;
+        }
+    }
+
+    /// The value, if it may leave now.
+    fn release<T>(&self, gated: Gated<T>) -> Result<T, Gated<T>> {
+        match self.engine.released() {
+            Some(durable) => gated.release(durable),
+            None => Err(gated),
         }
     }
 
@@ -221,7 +247,7 @@ impl EngineBridge {
         let mut moves = self.mailbox.moves();
         drop(self.turn());
         loop {
-            gated = match gated.release(self.engine.durable()) {
+            gated = match self.release(gated) {
                 Ok(value) => return value,
                 Err(gated) => gated,
             };

@@ -119,7 +119,7 @@ impl CommitLoop {
             return false;
         }
         // Asked after that: what moves from now on is noted again.
-        let durable = committer.durable();
+        let Some(durable) = committer.released() else { return false };
         let opened = {
             let mut state = self.state.lock();
             let gated = std::mem::take(&mut state.gated).into_iter();
@@ -206,6 +206,18 @@ impl Member {
         self.commit_loop.wake(&mut state);
         state.requests += 1;
         state.cohort.asks(&mut self.guest.lock());
+    }
+
+    /// Waits until an answer that has been made may leave: numbers for people have no gate, but they too are those of
+    /// whoever leads a log that is shared.
+    pub async fn may_answer(&self, committer: &dyn Committer) {
+        while committer.released().is_none() {
+            let moved = self.commit_loop.moved_to(Gate::OPEN);
+            if committer.released().is_some() {
+                return;
+            }
+            moved.await;
+        }
     }
 
     /// It has its answer.

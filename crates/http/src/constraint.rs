@@ -30,8 +30,9 @@ pub struct ConstraintBody {
     #[serde(default, rename = "where", deserialize_with = "objects")]
     #[schema(value_type = Vec<ConditionBody>, max_items = 16)]
     pub conditions: Vec<ConditionBody>,
-    /// A JSON Pointer: every value of that field has limits of its own.
-    #[schema(example = "/user/id", format = "constraint-pointer")]
+    /// A JSON Pointer: every value of that field has limits of its own. Or `fair_key`: every key of
+    /// the jobs has.
+    #[schema(example = "/user/id", format = "constraint-per")]
     pub per: Option<String>,
     /// Most starts in time.
     #[serde(default, deserialize_with = "object")]
@@ -248,7 +249,7 @@ pub struct ConstraintShown {
     /// Only jobs whose payload says all of this.
     #[serde(rename = "where", skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<ConditionBody>,
-    /// Every value of this field has limits of its own.
+    /// Every value of this field has limits of its own, or with `fair_key` every key of the jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     per: Option<String>,
     /// Most starts in time.

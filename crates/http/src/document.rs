@@ -12,6 +12,8 @@ use crate::problem::ProblemBody;
 
 /// A JSON Pointer, as far as constraints take one.
 const POINTER: &str = "^(/([^/~]|~[01])*){0,32}$";
+/// The same, or the word for keys.
+const PER: &str = "^((/([^/~]|~[01])*){0,32}|fair_key)$";
 /// The longest value of a condition, in bytes.
 const VALUE_BYTES_MAX: usize = 1024;
 
@@ -34,6 +36,7 @@ impl Supplement {
             "constraint-pointer",
             json!({ "format": "json-pointer", "pattern": POINTER, "maxLength": 256 }),
         ));
+        self.formats.push(("constraint-per", json!({ "pattern": PER, "maxLength": 256 })));
         self.schemas.extend(of_constraints());
         for operation in operations(document) {
             self.complete_operation(operation);

@@ -1,9 +1,9 @@
 //! The HTTP listener: bounded connections on several threads, an orderly end.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
 use crate::large::give_way;
-use crate::serving::{self, OpenConnections, Server, Stage};
+use crate::serving::{self, Arrival, OpenConnections, Server, Stage, turn_away};
 use crate::site::Site;
 
 /// How the listener serves.
@@ -79,6 +79,12 @@ pub fn bind(addr: SocketAddr) -> io::Result<HttpListener> {
     Ok(HttpListener { listener, tls: ListenerTls::Off, local_addr })
 }
 
+/// Takes an address that was claimed before: for a process that keeps it while it opens and closes its door.
+pub fn bound(listener: TcpListener) -> io::Result<HttpListener> {
+    let local_addr = listener.local_addr()?;
+    Ok(HttpListener { listener, tls: ListenerTls::Off, local_addr })
+}
+
 impl HttpListener {
     /// The address claimed: with port 0 asked for, the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
@@ -104,18 +110,31 @@ impl HttpListener {
         let (ending, ended) = channel::<()>();
         let HttpConfig { threads, limits, budgets, places } = config;
         let open = OpenConnections::new(places.door(DOOR), connections);
-        let server = Server { site, limits, budgets, tls: self.tls, stages, open };
+        let committer_of_all = Arc::clone(&committer);
+        let server = Server {
+            site,
+            limits,
+            budgets,
+            tls: self.tls,
+            stages,
+            open,
+            committer: committer_of_all,
+        };
         // From here on an early return drops the handle, which ends the threads that are there.
         let mut handle = Handle {
             stage,
             ended: Mutex::new(ended),
             threads: Vec::new(),
             local_addr: self.local_addr,
+            open: server.open.clone(),
+            adopts: Vec::new(),
+            next_thread: AtomicUsize::new(0),
         };
         let mut runtimes = Vec::new();
         let mut dealt = Vec::new();
         for _ in 0..threads.max(1) {
             let (sender, arrivals) = mpsc::unbounded_channel();
+            handle.adopts.push(sender.downgrade());
             dealt.push(sender);
             let runtime =
                 Builder::new_current_thread().enable_all().on_thread_start(give_way).build()?;
@@ -150,9 +169,33 @@ pub struct Handle {
     ended: Mutex<Receiver<()>>,
     threads: Vec<JoinHandle<()>>,
     local_addr: SocketAddr,
+    open: OpenConnections,
+    /// The ways to the serving threads, for as long as these take connections.
+    adopts: Vec<mpsc::WeakUnboundedSender<Arrival>>,
+    /// The thread that gets the next adopted connection.
+    next_thread: AtomicUsize,
 }
 
 impl Handle {
+    /// Serves a connection that somebody else has accepted, as if it had been accepted here, from this
+    /// client. `stream` has been read up to where the client's own bytes begin. False if there is no place
+    /// for it, or the end has begun: then it is closed.
+    pub fn adopt(&self, stream: TcpStream, peer: SocketAddr) -> bool {
+        let next = self.next_thread.fetch_add(1, Ordering::Relaxed) % self.adopts.len().max(1);
+        let Some(thread) = self.adopts.get(next).and_then(mpsc::WeakUnboundedSender::upgrade)
+        else {
+            return false;
+        };
+        if *self.stage.borrow() != Stage::Serving || stream.set_nonblocking(true).is_err() {
+            return false;
+        }
+        let Some(counted) = self.open.one_more(peer) else {
+            turn_away(stream);
+            return false;
+        };
+        thread.send(Arrival { stream, peer, counted }).is_ok()
+    }
+
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr

@@ -57,12 +57,16 @@ codes! {
     QueueNotFound "queue_not_found" NOT_FOUND "There is no such queue",
     ConstraintNotFound "constraint_not_found" NOT_FOUND "There is no such constraint",
     ScheduleNotFound "schedule_not_found" NOT_FOUND "There is no such schedule",
+    BatchNotFound "batch_not_found" NOT_FOUND "There is no such batch",
     MethodNotAllowed "method_not_allowed" METHOD_NOT_ALLOWED "The path does not take this method",
     NotAcceptable "not_acceptable" NOT_ACCEPTABLE "The answer is in no type that was asked for",
     BodyTimeout "body_timeout" REQUEST_TIMEOUT "The body did not come in time",
     PollTimeout "poll_timeout" REQUEST_TIMEOUT "The job is not finished yet",
     NoBlocker "after_not_found" NOT_FOUND "A job that is to be waited for is not there",
     KeyTaken "key_taken" CONFLICT "Another job has the unique key",
+    BatchSealed "batch_sealed" CONFLICT "The batch takes no more jobs",
+    BatchFull "batch_full" CONFLICT "The batch has as many jobs as it may",
+    Circle "circle" CONFLICT "The job would wait for itself",
     JobFinished "job_finished" CONFLICT "The job is done or dead",
     JobNotFinished "job_not_finished" CONFLICT "The job is neither done nor dead",
     JobLeased "job_leased" CONFLICT "A worker has the job",
@@ -73,6 +77,7 @@ codes! {
     SegmentGone "segment_gone" GONE "The log holds the segment no more",
     NoFiles "no_files" CONFLICT "The server's log is in no files",
     NoJobdMaster "no_jobd_master" CONFLICT "The server runs no jobd master",
+    NotShared "not_shared" CONFLICT "The server shares its log with no other",
     RevisionMismatch "revision_mismatch" PRECONDITION_FAILED "It is not as the request expects it",
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The body is too large",
     UnsupportedType "unsupported_type" UNSUPPORTED_MEDIA_TYPE "The body must be application/json",
@@ -198,6 +203,16 @@ impl From<Rejection> for Problem {
         match rejection {
             Rejection::KeyTaken(id) => Problem::new(Code::KeyTaken, detail).with("job", id.0),
             Rejection::NoBlocker(id) => Problem::new(Code::NoBlocker, detail).with("job", id.0),
+            Rejection::NoBatch(id) => Problem::new(Code::BatchNotFound, detail).with("batch", id.0),
+            Rejection::BatchSealed(id) => {
+                Problem::new(Code::BatchSealed, detail).with("batch", id.0)
+            }
+            Rejection::BatchFull(id) => Problem::new(Code::BatchFull, detail).with("batch", id.0),
+            Rejection::Circle => Problem::new(
+                Code::Circle,
+                "the job is of a batch, and what it is to wait for waits for that batch",
+            ),
+            Rejection::FlowTooLarge => Problem::new(Code::OutOfRange, detail),
             Rejection::Finished => {
                 Problem::new(Code::JobFinished, "the job is done or dead; retry lets it run again")
             }

@@ -65,6 +65,7 @@ pub(crate) struct Server {
     pub tls: ListenerTls,
     pub stages: watch::Receiver<Stage>,
     pub open: OpenConnections,
+    pub committer: Arc<dyn Committer>,
 }
 
 /// The connections of all threads: gives them their places, counts them, and knows when the last one
@@ -83,7 +84,7 @@ impl OpenConnections {
     }
 
     /// One more, if there is a place for it.
-    fn one_more(&self, peer: SocketAddr) -> Option<OpenConnection> {
+    pub fn one_more(&self, peer: SocketAddr) -> Option<OpenConnection> {
         let place = self.places.take(peer).ok()?;
         self.count.fetch_add(1, Ordering::Relaxed);
         let (count, held) = (Arc::clone(&self.count), self.held.subscribe());
@@ -97,7 +98,7 @@ impl OpenConnections {
 }
 
 /// Counts one connection as open until it is dropped.
-struct OpenConnection {
+pub(crate) struct OpenConnection {
     count: Arc<AtomicUsize>,
     _place: Place,
     _held: watch::Receiver<()>,
@@ -111,9 +112,9 @@ impl Drop for OpenConnection {
 
 /// A connection on its way to the thread that serves it.
 pub(crate) struct Arrival {
-    stream: TcpStream,
-    peer: SocketAddr,
-    counted: OpenConnection,
+    pub stream: TcpStream,
+    pub peer: SocketAddr,
+    pub counted: OpenConnection,
 }
 
 /// The body of a serving thread: serves what arrives until it is time to end.
@@ -216,6 +217,7 @@ impl Server {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
         let (site, member) = (self.site, Arc::new(member));
+        let committer = self.committer;
         let holds = held.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (member, held) = (Arc::clone(&member), holds.clone());
@@ -227,12 +229,17 @@ impl Server {
                 request.extensions_mut().insert(number);
             }
             let fits = head_bytes(&request) <= self.limits.head_bytes_max;
+            let of_node = is_about_this_node(request.uri().path());
             let answer = fits.then(|| site.clone().answer(request));
+            let committer = Arc::clone(&committer);
             async move {
                 let mut answer = match answer {
                     Some(answer) => answer.await,
                     None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
                 };
+                if !of_node {
+                    member.may_answer(&*committer).await;
+                }
                 if let Some(date) = date(SystemTime::now()) {
                     answer.headers_mut().insert(DATE, date);
                 }
@@ -310,10 +317,16 @@ impl Server {
     }
 }
 
+/// Whether an answer says something about this process and not about jobs: it leaves whoever leads
+/// the log.
+fn is_about_this_node(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics") || path.starts_with("/api/v1/cluster")
+}
+
 /// Closes a connection there is no place for, with as much of an answer as costs nothing: it is
 /// written if the socket takes it at once, and nobody waits for the client to read it. What the client
 /// has sent is read first, because a socket that is closed with unread bytes destroys what it sent.
-fn turn_away(mut stream: TcpStream) {
+pub(crate) fn turn_away(mut stream: TcpStream) {
     let _ = stream.read(&mut [0; 4096]);
     let _ = stream.write_all(NO_PLACE.as_bytes());
 }

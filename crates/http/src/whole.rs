@@ -3,6 +3,7 @@
 //! JSON knows numbers only: to it, and to what checks values against a schema, `60000` and
 //! `60000.0` are the same integer, and languages that have one type of numbers write either.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -37,6 +38,14 @@ pub fn whole_or_null<'de, D: Deserializer<'de>, T: Integer>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(Option::<Whole<T>>::deserialize(deserializer)?.map(|whole| whole.0))
+}
+
+/// Whole numbers by name.
+pub fn whole_values<'de, D: Deserializer<'de>, T: Integer>(
+    deserializer: D,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    let values = BTreeMap::<String, Whole<T>>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(name, Whole(number))| (name, number)).collect())
 }
 
 struct Whole<T>(T);

@@ -24,7 +24,7 @@ use spindle_limits::RequestRates;
 use spindle_tls::stream::MaybeTls;
 use thiserror::Error;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
     net::TcpStream,
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
@@ -164,6 +164,20 @@ impl Link {
         message_bytes_max: usize,
     ) -> io::Result<(Self, Connection)> {
         let remote = stream.io().peer_addr()?;
+        Self::open_from(budgets, stream, remote, message_bytes_max)
+    }
+
+    /// As [`Link::open_within`], of a client that came to another server, and whose connection that one
+    /// hands on.
+    ///
+    /// # Errors
+    /// When the socket cannot be used.
+    pub fn open_from(
+        budgets: &Budgets,
+        stream: Stream,
+        remote: SocketAddr,
+        message_bytes_max: usize,
+    ) -> io::Result<(Self, Connection)> {
         stream.io().set_nodelay(true)?;
         let (reader, writer) = split(stream);
         let (outgoing, to_write) = mpsc::unbounded_channel();
@@ -568,7 +582,7 @@ async fn write_all(
         };
         let Some(Outgoing::Bytes(bytes)) = next else { break };
         let written = tokio::select! {
-            written = timeout(STALL, writer.write_all(&bytes)) => written,
+            written = write_message(&mut writer, &bytes) => written,
             () = link.0.held.asked.output.notified() => {
                 debug!(peer = %link.remote(), "held the most unread answers");
                 break;
@@ -577,21 +591,29 @@ async fn write_all(
         link.0.unsent_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
         link.0.held.unsent.remove(bytes.len());
         link.0.sent.notify_one();
-        match written {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                debug!(peer = %link.remote(), %error, "cannot write");
-                break;
-            }
-            Err(_) => {
-                debug!(peer = %link.remote(), "the peer does not take its answers");
-                break;
-            }
+        if let Err(error) = written {
+            debug!(peer = %link.remote(), %error, "cannot write");
+            break;
         }
     }
     // The peer may have gone first.
     let _ = writer.shutdown().await;
     link.end();
+}
+
+/// Writes all of it, for as long as the peer takes some.
+async fn write_message(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let Ok(written) = timeout(STALL, writer.write(bytes)).await else {
+            let text = "the peer does not take its answers";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        };
+        match written? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
+    }
+    writer.flush().await
 }
 
 #[cfg(test)]

@@ -69,3 +69,81 @@ async fn a_peer_that_stops_in_the_middle_of_a_message_is_closed() {
     served.await.unwrap();
     assert!(said.is_empty() && begun.elapsed() >= STALL, "{:?}", begun.elapsed());
 }
+
+/// What a connection has served, and the right to answer it.
+type Served = Arc<Mutex<Vec<Responder>>>;
+
+fn serve(connection: Connection) -> Served {
+    let served = Served::default();
+    let all = Arc::clone(&served);
+    tokio::spawn(connection.run(move |_, responder| all.lock().push(responder)));
+    served
+}
+
+async fn until_served(served: &Served, count: usize) {
+    while served.lock().len() < count {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Lets the connection do all it can.
+async fn settle() {
+    for _ in 0..200 {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A thousand and twenty-four may be without an answer; the next one is not read.
+#[tokio::test]
+async fn so_many_requests_may_be_without_an_answer_and_one_more_waits() {
+    let (connection, mut far) = pair(PeerLimits::default()).await;
+    let served = serve(connection);
+    let requests: Vec<u8> = (1..=i64::from(REQUESTS_MAX) + 1).flat_map(poke).collect();
+    far.write_all(&requests).await.unwrap();
+    until_served(&served, REQUESTS_MAX as usize).await;
+    settle().await;
+    assert_eq!(served.lock().len(), REQUESTS_MAX as usize);
+    let first = served.lock().swap_remove(0);
+    first.ok();
+    until_served(&served, REQUESTS_MAX as usize).await;
+}
+
+/// A peer that has not taken a mebibyte is read on, and one that owes a byte more is not.
+#[tokio::test]
+async fn a_peer_that_has_not_taken_its_answers_is_not_read_on() {
+    let (connection, mut far) = pair(PeerLimits::default()).await;
+    let link = connection.link().clone();
+    let served = serve(connection);
+    let unsent = &link.0.unsent_bytes;
+    unsent.store(UNSENT_BYTES_MAX, Ordering::Relaxed);
+    far.write_all(&[poke(1), poke(2)].concat()).await.unwrap();
+    until_served(&served, 2).await;
+    unsent.store(UNSENT_BYTES_MAX + 1, Ordering::Relaxed);
+    far.write_all(&[poke(3), poke(4)].concat()).await.unwrap();
+    until_served(&served, 3).await;
+    settle().await;
+    assert_eq!(served.lock().len(), 3, "the third was read before anybody looked");
+    unsent.store(UNSENT_BYTES_MAX, Ordering::Relaxed);
+    link.0.sent.notify_one();
+    until_served(&served, 4).await;
+}
+
+/// A long answer may take as long as it likes, as long as the peer takes something of it.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_of_its_answer_is_given_up_and_a_slow_one_is_not() {
+    let (mut near, mut far) = tokio::io::duplex(10);
+    let begun = Instant::now();
+    let writing = tokio::spawn(async move { write_message(&mut near, &[b'x'; 100]).await });
+    let mut piece = [0; 10];
+    for _ in 0..9 {
+        sleep(STALL - Duration::from_secs(1)).await;
+        far.read_exact(&mut piece).await.unwrap();
+    }
+    writing.await.unwrap().unwrap();
+    assert!(begun.elapsed() > 5 * STALL);
+
+    let (mut near, _far) = tokio::io::duplex(10);
+    let begun = Instant::now();
+    let error = write_message(&mut near, &[b'x'; 100]).await.unwrap_err();
+    assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, STALL));
+}

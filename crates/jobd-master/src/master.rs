@@ -9,7 +9,7 @@ use crate::{
     handle::MasterHandle,
     pokes::Pokes,
     requests::Requests,
-    server::{BindError, ListenSettings, Listener, Server},
+    server::{Adopter, BindError, ListenSettings, Listener, Server},
 };
 
 /// A worker that has not answered so many pings is dropped.
@@ -66,6 +66,11 @@ impl Master {
     /// What other threads of the program see of it, and can have it do.
     pub fn handle(&self) -> MasterHandle {
         self.handle.clone()
+    }
+
+    /// What hands connections to it that others have accepted.
+    pub fn adopter(&self) -> Adopter {
+        self.server.adopter()
     }
 
     /// The address on which it listens.

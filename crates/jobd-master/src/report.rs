@@ -145,3 +145,22 @@ fn read(answer: Result<Box<RawValue>, RequestError>) -> Result<WorkerStatus, Str
     serde_json::from_str(answer.get())
         .map_err(|error| format!("its status cannot be read: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_up_to_a_mebibyte_and_one_byte_more_is_not() {
+        let answer = |len: usize| {
+            let status = r#"{"targets":{},"jobPromisesCount":7,"memoryUsage":{"rss":0,"heapTotal":0,
+                "heapUsed":0,"external":0,"arrayBuffers":0}"#;
+            let padding = " ".repeat(len - status.len() - 1);
+            Ok(RawValue::from_string(format!("{status}{padding}}}")).expect("it is JSON"))
+        };
+        let status = read(answer(ANSWER_BYTES_MAX)).expect("it is as long as it may be");
+        assert_eq!(status.job_promises_count, 7);
+        let refused = read(answer(ANSWER_BYTES_MAX + 1)).expect_err("it is too long");
+        assert_eq!(refused, "its status has 1048577 bytes, too many to read");
+    }
+}

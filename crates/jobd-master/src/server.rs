@@ -1,6 +1,11 @@
 //! The listening side that the worker and the master share: addresses, the password, limits.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
@@ -12,7 +17,7 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{mpsc, watch},
     time::timeout,
 };
 use tracing::{debug, info, warn};
@@ -29,6 +34,8 @@ pub struct ListenSettings {
     pub host: String,
     /// TCP port; 0 lets the system choose.
     pub port: u16,
+    /// That address, where it was claimed before. It is used by another handle of it.
+    pub listener: Option<Arc<StdListener>>,
     /// The password, and who needs none.
     pub access: Access,
     /// Whether other machines may reach the address although something is [missing](Missing).
@@ -231,7 +238,11 @@ impl Listener {
     pub async fn bind(settings: &ListenSettings) -> Result<Self, BindError> {
         let ListenSettings { host, port, access, insecure, limits, budgets, places, .. } = settings;
         let failed = |cause| BindError::Listen { address: format!("{host}:{port}"), cause };
-        let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(failed)?;
+        let listener = match &settings.listener {
+            Some(claimed) => claimed.try_clone().and_then(TcpListener::from_std),
+            None => TcpListener::bind((host.as_str(), *port)).await,
+        };
+        let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         if let (Some(missing), false) = (settings.missing(address), *insecure) {
             return Err(BindError::Open { address, missing });
@@ -252,8 +263,9 @@ impl Listener {
     pub fn serve(self, service: Arc<dyn Service>) -> Server {
         let (stop, stopped) = watch::channel(false);
         let links = Links::default();
-        tokio::spawn(self.accept(service, links.clone(), stopped));
-        Server { stop, links }
+        let (adopts, adopted) = mpsc::unbounded_channel();
+        tokio::spawn(self.accept(service, links.clone(), stopped, adopted));
+        Server { stop, links, adopts }
     }
 
     async fn accept(
@@ -261,6 +273,7 @@ impl Listener {
         service: Arc<dyn Service>,
         links: Links,
         mut stop: watch::Receiver<bool>,
+        mut adopted: mpsc::UnboundedReceiver<(StdStream, SocketAddr)>,
     ) {
         let Limits { message_bytes_max } = self.limits;
         let access = Arc::new(self.access);
@@ -269,6 +282,13 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
+                Some((stream, client)) = adopted.recv() => match TcpStream::from_std(stream) {
+                    Ok(stream) => Ok((stream, client)),
+                    Err(error) => {
+                        debug!(%client, %error, "a connection that was handed on did not begin");
+                        continue;
+                    }
+                },
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             let was_failing = std::mem::replace(&mut is_failing, accepted.is_err());
@@ -294,7 +314,7 @@ impl Listener {
                     Some(time) => timeout(time, opening).await.unwrap_or_else(|_| silent()),
                 };
                 let opened = match opened {
-                    Ok(stream) => Link::open_within(&budgets, stream, message_bytes_max),
+                    Ok(stream) => Link::open_from(&budgets, stream, peer, message_bytes_max),
                     Err(error) => Err(error),
                 };
                 let (link, connection) = match opened {
@@ -357,9 +377,29 @@ const LINGER: Duration = Duration::from_secs(1);
 pub struct Server {
     stop: watch::Sender<bool>,
     links: Links,
+    adopts: mpsc::UnboundedSender<(StdStream, SocketAddr)>,
+}
+
+/// Hands connections to a daemon that others have accepted.
+#[derive(Clone, Debug)]
+pub struct Adopter(mpsc::UnboundedSender<(StdStream, SocketAddr)>);
+
+impl Adopter {
+    /// Has a connection served as if it had been accepted from this client. It is closed if the
+    /// daemon accepts no more, or has no place for it. `stream` does not block, and was read up to where the
+    /// client's own bytes begin.
+    pub fn adopt(&self, stream: StdStream, client: SocketAddr) {
+        // Who accepts no more drops it.
+        let _ = self.0.send((stream, client));
+    }
 }
 
 impl Server {
+    /// What hands connections to it that others have accepted.
+    pub fn adopter(&self) -> Adopter {
+        Adopter(self.adopts.clone())
+    }
+
     /// Stops accepting.
     pub fn stop(&self) {
         self.stop.send_replace(true);

@@ -75,3 +75,53 @@ async fn unfinished_messages_and_unanswered_requests_count_and_the_largest_goes(
     assert!(answer.contains("\"no\":2"), "{answer}");
     assert_eq!(held(), request.len() as u64 - 1);
 }
+
+#[tokio::test]
+async fn answers_that_nobody_takes_count_together_and_who_has_the_most_goes() {
+    // More than sockets take by themselves: an answer counts until its last byte has left.
+    let (large, small) = (40_000_000, 20_000_000);
+    let budgets = Budgets::new(usize::MAX, large + small + 200);
+    let settings = ListenSettings {
+        host: "127.0.0.1".to_owned(),
+        budgets: budgets.clone(),
+        ..ListenSettings::default()
+    };
+    let listener = Listener::bind(&settings).await.unwrap();
+    let address = listener.address();
+    let keeper = Arc::new(Keeper::default());
+    let _server = listener.serve(Arc::clone(&keeper) as Arc<dyn Service>);
+    let held = || budgets.output.readings().held_bytes as usize;
+    let ask = async |length: usize| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"[0,{\"no\":1,\"type\":\"keep\"}]\x04").await.unwrap();
+        until("the request", || !keeper.0.lock().is_empty()).await;
+        let responder = keeper.0.lock().remove(0);
+        responder.data(&"x".repeat(length));
+        stream
+    };
+    let mut first = ask(large).await;
+    let mut second = ask(small).await;
+    assert!((large + small..=large + small + 200).contains(&held()), "{}", held());
+    assert_eq!(budgets.output.readings().closed, 0);
+    let mut third = ask(100_000).await;
+    until("the end of one", || budgets.output.readings().closed == 1).await;
+    let length = async |stream: &mut TcpStream| {
+        let mut length = 0;
+        let mut part = vec![0; 1 << 20];
+        loop {
+            let count = timeout(PATIENCE, stream.read(&mut part)).await.unwrap().unwrap_or(0);
+            if count == 0 {
+                return (length, false);
+            }
+            length += count;
+            if part[count - 1] == 4 {
+                return (length, true);
+            }
+        }
+    };
+    let (taken, is_whole) = length(&mut first).await;
+    assert!(taken < large && !is_whole, "{taken}");
+    assert!(length(&mut second).await.1, "the others get all of theirs");
+    assert!(length(&mut third).await.1);
+    until("the memory", || held() == 0).await;
+}

@@ -65,8 +65,10 @@ pub enum Ack {
         /// whose answer was lost.
         stored: Option<Record>,
     },
-    /// The answer was lost. The writer MUST send nothing else; it submits the identical record at
-    /// the same position again until it is Committed or Conflict.
+    /// The answer was lost: the record may be in the log, or come into it later. The writer MUST
+    /// submit nothing else; it takes the answers of all records that it has submitted behind this
+    /// one, and then submits the identical records again, from this position on, until they are
+    /// Committed or Conflict.
     Unknown(Position),
     /// The log can not go on: stop the process. Memory may be ahead of the log.
     Fatal(LogError),
@@ -179,14 +181,24 @@ pub type StoredRecords = Box<dyn Iterator<Item = Result<Stored, ReadError>> + Se
 ///
 /// - `first() <= next()` MUST hold at any time. Neither MUST ever decrease, not even when
 ///   everything was trimmed, and a log that keeps its records MUST NOT decrease them across
-///   a restart either, below the last committed record.
+///   a restart either, below the last committed record. The one exception is an Unknown, which
+///   takes records back.
 /// - A record is submitted, then acknowledged. Acknowledgements MUST come in the order of
 ///   submission, one for each; any number of records MAY be submitted before the first is
 ///   acknowledged. Nothing but a Committed acknowledgement says that a record is in the log: a
 ///   record that was submitted and not acknowledged may or may not be there after a crash, but
 ///   what is there MUST be a prefix of what was submitted.
-/// - One thread submits and takes acknowledgements; any thread may do all the rest meanwhile.
-///   Reads MUST NOT wait for a sync.
+/// - What stands behind a record that is not Committed is not Committed either: after a Conflict
+///   all records that were submitted behind it MUST be answered as Conflict, and after an Unknown
+///   as Unknown. On a shared log it does not do to compare positions: in front of a record another
+///   writer's may stand by the time it arrives. An Unknown takes its record back: [`next`](Self::next) MUST be the first unknown
+///   position once all those answers were taken.
+/// - A record that is submitted again and already stands there, by its epoch and its bytes, MUST be
+///   answered as Committed, or as a Conflict that shows it. Such a Conflict is as good as Committed:
+///   it says nothing of the records behind, which are answered as behind a Committed one.
+/// - One thread at a time submits, and one at a time takes acknowledgements. These MUST be the same
+///   thread, unless [`in_flight_max`](Self::in_flight_max) is over 1. Any thread may do all the rest
+///   meanwhile. Reads MUST NOT wait for a sync.
 pub trait Log: Send + Sync + 'static {
     /// The oldest position that can be read, if any record can: `first() == next()` when empty.
     fn first(&self) -> Position;
@@ -212,6 +224,18 @@ pub trait Log: Send + Sync + 'static {
     /// promises. After one [`Ack::Fatal`] every later call and every submit MUST fail too, except
     /// for [`LogError::NothingSubmitted`], which says only that there was nothing to answer.
     fn next_ack(&self) -> Ack;
+
+    /// How many records a writer should have on their way: submitted, and their acknowledgement not
+    /// taken. A log that does its work in [`next_ack`](Self::next_ack), on the thread that calls it,
+    /// says 1: a writer hands over all that it has, however many records, and takes all answers
+    /// before it submits more. A log that says more works by itself: `submit` passes the record on
+    /// and returns, and `next_ack` does nothing but wait. Then what the disks at its other end do for
+    /// one record is done for several at once. There `submit` MUST NOT wait for an answer to be
+    /// taken, and `next_ack` MUST return in bounded time: an answer that does not come is
+    /// [`Ack::Unknown`]. It MUST be the same number for as long as the log is open.
+    fn in_flight_max(&self) -> usize {
+        1
+    }
 
     /// The committed records from `from` on, in order, up to the end of what is committed at the
     /// time of the call. Below [`first`](Self::first) MUST be [`ReadError::Trimmed`], above

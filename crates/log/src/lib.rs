@@ -12,6 +12,8 @@
 //! - [`FileLog`] is the default: segment files in a folder, one write and one `fdatasync` for all
 //!   records submitted together. The page of the file format is the `frame` module.
 //! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
+//! - [`SharedLog`] is what a log adds that several nodes share. Such logs are crates of their own, over
+//!   engines that are distributed already; [`Runs`] plays the part of segments in them.
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
@@ -49,8 +51,10 @@ mod parts;
 mod quick;
 mod repair;
 mod room;
+mod runs;
 mod salvage;
 mod scan;
+mod shared;
 mod survey;
 pub mod verify;
 
@@ -65,3 +69,5 @@ pub use memory::MemoryLog;
 pub use parts::{CheckedPart, PartsOf, no_parts};
 pub use quick::{QuickLook, quick_look};
 pub use room::Room;
+pub use runs::Runs;
+pub use shared::{ANNOUNCEMENT_BYTES_MAX, OnAnnouncement, SharedLog};

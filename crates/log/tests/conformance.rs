@@ -5,7 +5,7 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use spindle_log::{FileLog, FileLogOptions, Log, MemoryLog, SyncPolicy, disk::RealDisk};
-use spindle_testkit::{disk::SimDisk, log_conformance};
+use spindle_testkit::{FlightStore, Weather, disk::SimDisk, log_conformance};
 
 use common::{small, with_sync};
 
@@ -50,6 +50,25 @@ fn the_file_log_conforms_in_a_directory() {
             let disk = disk.with_direct_access(direct);
             let options = FileLogOptions { segment_bytes: 64 * 1024, ..FileLogOptions::default() };
             Arc::new(FileLog::open(Arc::new(disk), options).expect("an empty folder"))
+        });
+    }
+}
+
+/// The double of a log behind a network keeps the contract, too: what is tested on it holds on others.
+#[test]
+fn a_log_behind_a_network_conforms() {
+    let weather = Weather::CALM;
+    for places in [2, 16] {
+        log_conformance::run(&mut || {
+            Arc::new(FlightStore::new(64, 20 * 1024).open(1, places, weather))
+        });
+    }
+    let mut seed = 0;
+    for _ in 0..20 {
+        log_conformance::run_shared(&mut || {
+            seed += 1;
+            let store = FlightStore::new(64, 20 * 1024);
+            [seed, seed + 1].map(|seed| Arc::new(store.open(seed, 4, weather)) as Arc<dyn Log>)
         });
     }
 }

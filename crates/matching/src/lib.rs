@@ -24,5 +24,7 @@ pub use encoding::{decode_matcher, encode_matcher};
 pub use path::MatchPath;
 pub use pointer::is_pointer;
 pub use rules::{Document, Matched, RuleSet};
-pub use spec::{Condition, ConstraintSpec, Matcher, Scalar, SpecError, Test, check_name};
+pub use spec::{
+    Condition, ConstraintSpec, Matcher, PER_FAIR_KEY, Scalar, SpecError, Test, check_name,
+};
 pub use spindle_core::queue::{QueuePattern, UnreadableMatcher};

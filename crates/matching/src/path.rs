@@ -30,7 +30,7 @@ impl MatchPath {
 
     /// The matchers that a job falls under, counted from 1, each with the value of its `per`.
     pub fn labels(&self, queue: &[u8], payload: &[u8], kind: Type) -> Vec<(u32, u64)> {
-        let labels = self.rules.labels(queue, Document::new(payload, kind), &[]);
+        let labels = self.rules.labels(queue, b"", Document::new(payload, kind), &[]);
         labels.into_iter().map(|label| (label.constraint, label.value)).collect()
     }
 }

@@ -12,7 +12,8 @@ use spindle_core::queue::{Constraint, QueuePattern, UnreadableMatcher};
 use crate::encoding::decode_matcher;
 use crate::fields::{Found, Paths};
 use crate::pointer::Pointer;
-use crate::spec::{Matcher, Test};
+use crate::spec::{Matcher, PER_FAIR_KEY, Test};
+use crate::value::key_value;
 use crate::{json, msgpack};
 
 /// Larger payloads are not read: none of their fields are there.
@@ -41,6 +42,15 @@ impl<'a> Document<'a> {
     }
 }
 
+/// What jobs of one constraint have limits of their own by.
+#[derive(Clone, Copy, Debug)]
+enum Per {
+    /// The field of this number.
+    Field(usize),
+    /// Their key, as in fair queues.
+    FairKey,
+}
+
 /// One constraint's matcher.
 #[derive(Debug)]
 struct Rule {
@@ -49,7 +59,7 @@ struct Rule {
     queue: QueuePattern,
     /// Numbers of fields, and what must hold of them.
     tests: Vec<(usize, Test)>,
-    per: Option<usize>,
+    per: Option<Per>,
     /// It cannot be read: jobs keep its label if they have it, and no job gets it.
     unreadable: bool,
     left_out: Arc<AtomicU64>,
@@ -71,7 +81,7 @@ pub struct RuleSet {
 pub struct Matched {
     /// Which constraint values it falls under, see [`RuleSet::labels`].
     pub labels: Vec<Label>,
-    /// Its key, if its queue is fair by a field and that has one.
+    /// Its key, if it came without one, its queue is fair by a field, and that has one.
     pub fair_key: Option<Bytes>,
 }
 
@@ -132,32 +142,41 @@ impl RuleSet {
 
     /// Whether labels of this queue's jobs depend on their payloads.
     pub fn asks_for_fields(&self, queue: &[u8]) -> bool {
-        let asks = |rule: &Rule| !rule.tests.is_empty() || rule.per.is_some();
+        let asks = |rule: &Rule| !rule.tests.is_empty() || matches!(rule.per, Some(Per::Field(_)));
         self.rules.iter().any(|rule| asks(rule) && rule.queue.takes(queue))
     }
 
     /// Which constraint values a job falls under, sorted. At most [`LABELS_MAX`]: the constraints
-    /// that exist longest; the others count the job as left out. `current` are the labels the
-    /// job has, of which those of constraints that cannot be read stay.
-    pub fn labels(&self, queue: &[u8], document: Document<'_>, current: &[Label]) -> Vec<Label> {
-        self.labels_by(queue, document, current, &mut None)
+    /// that exist longest; the others count the job as left out. `key` is its key, empty if it has
+    /// none. `current` are the labels the job has, of which those of constraints that cannot be read
+    /// stay.
+    pub fn labels(
+        &self,
+        queue: &[u8],
+        key: &[u8],
+        document: Document<'_>,
+        current: &[Label],
+    ) -> Vec<Label> {
+        self.labels_by((queue, key), document, current, &mut None)
     }
 
-    /// All that is to be found out of a new job.
-    pub fn matched(&self, queue: &[u8], document: Document<'_>) -> Matched {
+    /// All that is to be found out of a new job. `given` is the key that it came with, if it did.
+    pub fn matched(&self, queue: &[u8], given: Option<&[u8]>, document: Document<'_>) -> Matched {
         let mut found = None;
-        let labels = self.labels_by(queue, document, &[], &mut found);
-        let fair_key = self.fair.get(queue).and_then(|field| {
+        let field = self.fair.get(queue).filter(|_| given.is_none());
+        let fair_key = field.and_then(|field| {
             let found = found.get_or_insert_with(|| self.find(document));
             found.fields[*field].fair_key()
         });
+        let key = given.or(fair_key.as_deref()).unwrap_or_default();
+        let labels = self.labels_by((queue, key), document, &[], &mut found);
         Matched { labels, fair_key }
     }
 
     /// As [`RuleSet::labels`]; `found` is what was found in the payload, once it was looked into.
     fn labels_by<'p, 'a>(
         &'p self,
-        queue: &[u8],
+        (queue, key): (&[u8], &[u8]),
         document: Document<'a>,
         current: &[Label],
         found: &mut Option<Found<'p, 'a>>,
@@ -172,14 +191,20 @@ impl RuleSet {
             if !rule.queue.takes(queue) {
                 continue;
             }
-            let value = if rule.tests.is_empty() && rule.per.is_none() {
-                0
-            } else {
+            let mut passes = |(field, test): &(usize, Test)| {
                 let found = found.get_or_insert_with(|| self.find(document));
-                if !rule.tests.iter().all(|(field, test)| found.fields[*field].passes(test)) {
-                    continue;
+                found.fields[*field].passes(test)
+            };
+            if !rule.tests.iter().all(&mut passes) {
+                continue;
+            }
+            let value = match rule.per {
+                None => 0,
+                Some(Per::Field(field)) => {
+                    let found = found.get_or_insert_with(|| self.find(document));
+                    found.fields[field].label_value()
                 }
-                rule.per.map_or(0, |field| found.fields[field].label_value())
+                Some(Per::FairKey) => key_value(key),
             };
             if labels.len() < LABELS_MAX {
                 labels.push(Label { constraint: rule.number, value });
@@ -220,7 +245,7 @@ impl Rule {
     }
 }
 
-type Prepared = (QueuePattern, Vec<(usize, Test)>, Option<usize>);
+type Prepared = (QueuePattern, Vec<(usize, Test)>, Option<Per>);
 
 fn prepare(paths: &mut Paths, matcher: Matcher) -> Result<Prepared, UnreadableMatcher> {
     let mut field = |pointer: &str| {
@@ -229,6 +254,10 @@ fn prepare(paths: &mut Paths, matcher: Matcher) -> Result<Prepared, UnreadableMa
     let tests = matcher.conditions.into_iter();
     let tests = tests.map(|condition| Ok((field(&condition.pointer)?, condition.test)));
     let tests = tests.collect::<Result<Vec<_>, _>>()?;
-    let per = matcher.per.as_deref().map(&mut field).transpose()?;
+    let per = match matcher.per.as_deref() {
+        None => None,
+        Some(PER_FAIR_KEY) => Some(Per::FairKey),
+        Some(pointer) => Some(Per::Field(field(pointer)?)),
+    };
     Ok((matcher.queue, tests, per))
 }

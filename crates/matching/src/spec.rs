@@ -9,6 +9,9 @@ use crate::pointer::Pointer;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Conditions of one matcher.
 const CONDITIONS_MAX: usize = 16;
+/// What `per` says in the place of a pointer: every key of the jobs has limits of its own. No JSON
+/// Pointer is called like this.
+pub const PER_FAIR_KEY: &str = "fair_key";
 /// Values of one `in`.
 const VALUES_MAX: usize = 64;
 /// Bytes of one value or text pattern.
@@ -32,7 +35,8 @@ pub struct Matcher {
     pub queue: QueuePattern,
     /// Tests of their payloads; all must hold.
     pub conditions: Vec<Condition>,
-    /// A JSON Pointer (RFC 6901): every value of that field has limits of its own.
+    /// A JSON Pointer (RFC 6901): every value of that field has limits of its own. Or
+    /// [`PER_FAIR_KEY`].
     pub per: Option<String>,
 }
 
@@ -40,7 +44,12 @@ impl Matcher {
     /// Whether what falls under it depends on payloads.
     #[must_use]
     pub fn asks_for_fields(&self) -> bool {
-        !self.conditions.is_empty() || self.per.is_some()
+        !self.conditions.is_empty() || self.per_field().is_some()
+    }
+
+    /// The field of which every value has limits of its own.
+    fn per_field(&self) -> Option<&String> {
+        self.per.as_ref().filter(|per| *per != PER_FAIR_KEY)
     }
 }
 
@@ -162,7 +171,7 @@ impl Matcher {
             return Err(SpecError::Conditions);
         }
         let pointers = self.conditions.iter().map(|condition| &condition.pointer);
-        for pointer in pointers.chain(&self.per) {
+        for pointer in pointers.chain(self.per_field()) {
             Pointer::read(pointer).ok_or_else(|| SpecError::Pointer(pointer.clone()))?;
         }
         self.conditions.iter().try_for_each(|condition| condition.test.check())

@@ -27,7 +27,7 @@ fn when(pointer: &str, test: Test) -> RuleSet {
 }
 
 fn matches(rules: &RuleSet, document: Document<'_>) -> bool {
-    !rules.labels(b"q", document, &[]).is_empty()
+    !rules.labels(b"q", b"", document, &[]).is_empty()
 }
 
 fn json(text: &str) -> Document<'_> {
@@ -97,7 +97,7 @@ fn all_conditions_must_hold_and_the_queue_must_fit() {
         Matcher { queue: QueuePattern::Glob(Bytes::from_static(b"m*")), ..Matcher::default() },
     ]);
     let numbers = |queue: &str, document| {
-        let labels = rules.labels(queue.as_bytes(), document, &[]);
+        let labels = rules.labels(queue.as_bytes(), b"", document, &[]);
         labels.iter().map(|label| label.constraint).collect::<Vec<_>>()
     };
     assert_eq!(numbers("mail", json(r#"{"a":0,"b":true}"#)), [1, 2, 3]);
@@ -109,9 +109,32 @@ fn all_conditions_must_hold_and_the_queue_must_fit() {
 }
 
 #[test]
+fn every_key_has_a_label_of_its_own() {
+    let by = |per: &str| Matcher { per: Some(per.to_owned()), ..Matcher::default() };
+    let rules = set(&[by(PER_FAIR_KEY), by("/tenant")]);
+    let fair = [(Bytes::from_static(b"fair"), "/tenant".to_owned())];
+    let rules = rules.with_fair_queues(fair);
+    let acme = json(r#"{"tenant":"acme"}"#);
+    let values = |labels: &[Label]| [labels[0].value, labels[1].value];
+    let [key, field] = values(&rules.labels(b"q", b"acme", acme, &[]));
+    assert_eq!(key, field, "a key is as a text that says the same");
+    let [none, field] = values(&rules.labels(b"q", b"", acme, &[]));
+    assert!(none != key && field == key);
+    assert_eq!(none, rules.labels(b"q", b"", Document::Opaque, &[])[1].value);
+    // A new job has the key that it came with, or that of the field by which its queue is fair.
+    let found = rules.matched(b"fair", None, acme);
+    assert_eq!((found.fair_key.as_deref(), found.labels[0].value), (Some(&b"acme"[..]), key));
+    let given = rules.matched(b"fair", Some(b"other"), acme);
+    assert_eq!((given.fair_key, values(&given.labels)[1]), (None, key));
+    assert!(![none, key].contains(&given.labels[0].value));
+    assert_eq!(rules.matched(b"q", None, acme).labels[0].value, none);
+    assert!(!set(&[by(PER_FAIR_KEY)]).asks_for_fields(b"q"));
+}
+
+#[test]
 fn every_value_of_the_per_field_has_a_label_of_its_own() {
     let rules = set(&[Matcher { per: Some("/user".to_owned()), ..Matcher::default() }]);
-    let value = |document| rules.labels(b"q", document, &[])[0].value;
+    let value = |document| rules.labels(b"q", b"", document, &[])[0].value;
     let alice = value(json(r#"{"user":"alice"}"#));
     assert_eq!(alice, value(json(r#"{"x":[],"user":"\u0061lice"}"#)));
     assert_ne!(alice, value(json(r#"{"user":"bob"}"#)));
@@ -124,7 +147,7 @@ fn every_value_of_the_per_field_has_a_label_of_its_own() {
     let packed = b"\x81\xa4user\xa5alice";
     assert_eq!(alice, value(Document::new(packed, Type::Msgpack)));
     let without = set(&[Matcher::default()]);
-    assert_eq!(without.labels(b"q", Document::Opaque, &[])[0].value, 0);
+    assert_eq!(without.labels(b"q", b"", Document::Opaque, &[])[0].value, 0);
 }
 
 #[test]
@@ -247,7 +270,7 @@ fn any_bytes_are_a_document_or_not_one() {
 fn of_nine_constraints_the_eight_that_are_there_longest_hold() {
     let rules = set(&vec![Matcher::default(); LABELS_MAX + 1]);
     for _ in 0..2 {
-        let labels = rules.labels(b"q", Document::Opaque, &[]);
+        let labels = rules.labels(b"q", b"", Document::Opaque, &[]);
         let numbers: Vec<u32> = labels.iter().map(|label| label.constraint).collect();
         assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
     }
@@ -256,7 +279,7 @@ fn of_nine_constraints_the_eight_that_are_there_longest_hold() {
     let constraints: Vec<Constraint> =
         (1..=9).map(|number| constraint(number, &Matcher::default())).collect();
     let next = RuleSet::new(2, &constraints, Some(&rules));
-    next.labels(b"q", Document::Opaque, &[]);
+    next.labels(b"q", b"", Document::Opaque, &[]);
     assert_eq!(next.left_out(9), 3);
 }
 
@@ -269,10 +292,10 @@ fn a_matcher_of_a_later_version_gives_no_labels_and_takes_none() {
     assert_eq!(decode_matcher(&kept), Err(UnreadableMatcher::Newer(2)));
     let constraint = Constraint { number: 1, matcher: kept, ..Constraint::default() };
     let rules = RuleSet::new(1, &[constraint], None);
-    assert_eq!(rules.labels(b"q", Document::Opaque, &[]), []);
+    assert_eq!(rules.labels(b"q", b"", Document::Opaque, &[]), []);
     let label = Label { constraint: 1, value: 7 };
     let gone = Label { constraint: 2, value: 7 };
-    assert_eq!(rules.labels(b"q", Document::Opaque, &[label, gone]), [label]);
+    assert_eq!(rules.labels(b"q", b"", Document::Opaque, &[label, gone]), [label]);
 }
 
 #[test]

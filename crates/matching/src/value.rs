@@ -126,11 +126,27 @@ impl Field<'_> {
             Field::Array => hash.update(b"a"),
             Field::Object => hash.update(b"o"),
         }
-        let digest: [u8; 32] = hash.finalize().into();
-        let (first, _) = digest.split_first_chunk().expect("32 bytes begin with 8");
-        // 0 is for constraints without `per`, and the highest for what has no room.
-        u64::from_be_bytes(*first).clamp(1, Label::OVERFLOW - 1)
+        value_of(hash)
     }
+}
+
+/// What distinguishes keys: the same as of a text that says the same. All jobs without key are as
+/// those without a field.
+pub(super) fn key_value(key: &[u8]) -> u64 {
+    if key.is_empty() {
+        return Field::Absent.label_value();
+    }
+    let mut hash = Sha256::new();
+    hash.update(b"t");
+    hash.update(key);
+    value_of(hash)
+}
+
+fn value_of(hash: Sha256) -> u64 {
+    let digest: [u8; 32] = hash.finalize().into();
+    let (first, _) = digest.split_first_chunk().expect("32 bytes begin with 8");
+    // 0 is for constraints without `per`, and the highest for what has no room.
+    u64::from_be_bytes(*first).clamp(1, Label::OVERFLOW - 1)
 }
 
 #[derive(Clone, Copy)]

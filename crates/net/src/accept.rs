@@ -20,7 +20,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    fn new(counters: &Arc<NetCounters>, place: Place) -> Permit {
+    pub(crate) fn new(counters: &Arc<NetCounters>, place: Place) -> Permit {
         counters.open.fetch_add(1, Ordering::Relaxed);
         Permit { counters: Arc::clone(counters), _place: place }
     }

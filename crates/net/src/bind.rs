@@ -61,6 +61,18 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindErro
     }
 }
 
+/// Takes an address for `door` that was claimed by [`listen`] before: for a process that keeps its
+/// addresses while it opens and closes its doors.
+///
+/// # Errors
+///
+/// When the listener does not say where it listens.
+pub fn bound(door: Arc<dyn Door>, listener: TcpListener) -> io::Result<BoundDoor> {
+    let local_addr = listener.local_addr()?;
+    let (connections, tls) = (Arc::default(), ListenerTls::Off);
+    Ok(BoundDoor { door, listener, connections, tls, local_addr })
+}
+
 /// Claims `addr` for any listener, and says which address it is. Accepted sockets inherit the
 /// listener's options, so that an accept costs no call for them.
 ///

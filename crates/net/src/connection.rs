@@ -323,7 +323,7 @@ impl Connection {
     }
 
     /// Writes what the outbox releases.
-    pub(crate) fn flush(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
+    pub(crate) fn flush(&mut self, released: Option<Gate>, buffers: &mut TurnBuffers) -> Share {
         match self.stage {
             Stage::Dead => Share::Enough,
             Stage::Draining => {
@@ -331,15 +331,15 @@ impl Connection {
                 Share::Enough
             }
             Stage::Opening | Stage::Reading | Stage::Waiting | Stage::Closing => {
-                self.write(durable, buffers)
+                self.write(released, buffers)
             }
         }
     }
 
-    fn write(&mut self, durable: Gate, buffers: &mut TurnBuffers) -> Share {
+    fn write(&mut self, released: Option<Gate>, buffers: &mut TurnBuffers) -> Share {
         for _ in 0..WRITES_PER_TURN {
-            let released = self.out.released(durable);
-            match self.transport.write(&released[..released.len().min(WRITE_BYTES_MAX)]) {
+            let bytes = released.map_or(&[][..], |gate| self.out.released(gate));
+            match self.transport.write(&bytes[..bytes.len().min(WRITE_BYTES_MAX)]) {
                 Ok(None) => {
                     self.write_blocked = false;
                     return Share::Enough;
@@ -433,9 +433,14 @@ impl Connection {
         self.stage == Stage::Dead
     }
 
-    /// Whether the outbox holds back something until the log is durable further on.
-    pub(crate) fn awaits_gate(&self) -> bool {
-        self.session.is_some() && !self.is_dead() && self.out.is_gated()
+    /// Whether the outbox holds back something until the log is durable further on, or all of it
+    /// because nothing is released.
+    pub(crate) fn awaits_gate(&self, released: Option<Gate>) -> bool {
+        let holds_back = match released {
+            Some(_) => self.out.is_gated(),
+            None => self.out.pending_bytes() > 0,
+        };
+        self.session.is_some() && !self.is_dead() && holds_back
     }
 
     /// Whether there is something to read for that no socket event will come.

@@ -5,7 +5,7 @@
 //! what no client may exceed: connections, silence in the middle of a request, answers that nobody
 //! reads. It knows no protocol and no queue.
 //!
-//! [`bind()`] claims the addresses, [`Server::start`] serves them, [`ServerHandle`] ends the
+//! [`bind()`] claims the addresses (or [`bound()`] takes them over), [`Server::start`] serves them, [`ServerHandle`] ends the
 //! server. No function of this crate is async. [`listen`] claims an address for a server of another
 //! kind, such as that of HTTP.
 //!
@@ -72,7 +72,7 @@ mod stand_in;
 mod tls;
 mod transport;
 
-pub use bind::{BindError, BoundDoor, bind, listen};
+pub use bind::{BindError, BoundDoor, bind, bound, listen};
 pub use config::{Limits, NetConfig};
 pub use counters::NetCounters;
-pub use server::{Server, ServerHandle, StartError};
+pub use server::{AdoptError, Server, ServerHandle, StartError};

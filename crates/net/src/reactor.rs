@@ -401,14 +401,14 @@ impl Reactor {
         }
         // Asked after the sessions have spoken: a gate that opens later is noted by
         // `durable_moved`, because the position is published before that call.
-        let durable = self.shared.committer.durable();
+        let released = self.shared.committer.released();
         for id in self.to_flush.drain(..) {
             let Some(connection) = self.connections.find(id) else { continue };
             connection.to_flush = false;
             if self.shared.aborted.load(Ordering::Relaxed) {
                 connection.kill();
             }
-            let share = connection.flush(durable, &mut self.buffers);
+            let share = connection.flush(released, &mut self.buffers);
             connection.count_held();
             if connection.is_ending() {
                 self.ending.push(id);
@@ -419,7 +419,7 @@ impl Reactor {
             if share == Share::UsedUp || wants_read {
                 self.again.push(id);
             }
-            if !connection.gated && connection.awaits_gate() {
+            if !connection.gated && connection.awaits_gate(released) {
                 connection.gated = true;
                 self.gated.push(id);
             }

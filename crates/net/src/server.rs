@@ -1,9 +1,9 @@
 //! Starts the reactors and ends them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry};
 use parking_lot::{Condvar, Mutex};
 use spindle_engine::door::{Committer, Mailbox};
-use spindle_limits::Places;
+use spindle_limits::{DoorPlaces, Taken};
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Permit};
 use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
@@ -71,10 +71,13 @@ impl Server {
             aborted: AtomicBool::new(false),
             inboxes,
         });
-        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners, &config.places)?);
+        let places: Vec<DoorPlaces> =
+            shared.doors.iter().map(|entry| config.places.door(entry.door.name())).collect();
+        let mut acceptor = Some(acceptor(&shared, polls[0].registry(), listeners, &places)?);
         // From here on the handle's drop ends what was started if something fails.
         let running = Arc::new(Running::default());
-        let handle = ServerHandle { shared, running, local_addrs };
+        let next_reactor = AtomicUsize::new(0);
+        let handle = ServerHandle { shared, running, local_addrs, places, next_reactor };
         for (number, poll) in polls.into_iter().enumerate() {
             let reactor = Reactor::new(number, &handle.shared, poll, acceptor.take());
             let shift = Arc::new(Shift::new(reactor)?);
@@ -91,13 +94,13 @@ fn acceptor(
     shared: &Shared,
     registry: &Registry,
     listeners: Vec<std::net::TcpListener>,
-    places: &Places,
+    places: &[DoorPlaces],
 ) -> io::Result<Acceptor> {
     let mut accepting = Vec::new();
-    for (entry, listener) in shared.doors.iter().zip(listeners) {
+    for (places, listener) in places.iter().zip(listeners) {
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, LISTENERS, Interest::READABLE)?;
-        accepting.push((listener, places.door(entry.door.name())));
+        accepting.push((listener, places.clone()));
     }
     Ok(Acceptor::new(accepting, Arc::clone(&shared.counters)))
 }
@@ -150,9 +153,51 @@ pub struct ServerHandle {
     shared: Arc<Shared>,
     running: Arc<Running>,
     local_addrs: Vec<(&'static str, SocketAddr)>,
+    /// By door.
+    places: Vec<DoorPlaces>,
+    /// The reactor that gets the next adopted connection.
+    next_reactor: AtomicUsize,
+}
+
+/// Why a connection is not taken over. It is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// No door has that name.
+    #[error("there is no such door")]
+    NoDoor,
+    /// There is no place for it.
+    #[error(transparent)]
+    NoPlace(#[from] Taken),
+    /// The socket cannot be used.
+    #[error("the socket cannot be used")]
+    Socket,
 }
 
 impl ServerHandle {
+    /// Serves a connection that somebody else has accepted, as if that door had, from this client:
+    /// its limits, its TLS and what is written of it are the same. `stream` has been read up to where the
+    /// client's own bytes begin.
+    ///
+    /// # Errors
+    ///
+    /// When it is not served: then it is closed.
+    pub fn adopt(&self, door: &str, stream: TcpStream, peer: SocketAddr) -> Result<(), AdoptError> {
+        let number = self.shared.doors.iter().position(|entry| entry.door.name() == door);
+        let door = number.ok_or(AdoptError::NoDoor)?;
+        let counters = &self.shared.counters;
+        let place = self.places[door].take(peer).inspect_err(|_| {
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+        })?;
+        stream.set_nonblocking(true).map_err(|_| AdoptError::Socket)?;
+        counters.accepted.fetch_add(1, Ordering::Relaxed);
+        let (stream, permit) =
+            (mio::net::TcpStream::from_std(stream), Permit::new(counters, place));
+        let inboxes = &self.shared.inboxes;
+        let next = self.next_reactor.fetch_add(1, Ordering::Relaxed) % inboxes.len();
+        inboxes[next].command(Command::Adopt { door, stream, peer, permit });
+        Ok(())
+    }
+
     /// Each door's name with the address it listens on.
     pub fn local_addrs(&self) -> &[(&'static str, SocketAddr)] {
         &self.local_addrs

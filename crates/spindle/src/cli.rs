@@ -1,6 +1,7 @@
 //! The command line.
 //!
 //! - `backup`: copies of data folders, and of jobs
+//! - `batch`: jobs that belong together
 //! - `cron`: schedules
 //! - `client`: the commands that talk to a server: those of jobs and workers
 //! - `edit`: those that change waiting jobs
@@ -13,6 +14,7 @@
 //! - `values`: what values look like
 
 mod backup;
+mod batch;
 mod client;
 mod cron;
 mod edit;
@@ -31,6 +33,7 @@ use clap_complete::Shell;
 
 pub use self::{
     backup::*,
+    batch::*,
     client::*,
     cron::*,
     edit::*,

@@ -1,7 +1,7 @@
 //! The HTTP door of a running server: its routes, its listener, its end.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize},
@@ -14,20 +14,20 @@ use axum::Router;
 use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_budget::Budgets;
+use spindle_cluster::Node;
 use spindle_engine::Engine;
 use spindle_history::History;
 use spindle_http::{
     Names, Site,
-    listen::{self, Handle, HttpConfig, Limits},
+    listen::{Handle, HttpConfig, HttpListener, Limits},
 };
 use spindle_jobd_master::MasterHandle;
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_limits::Places;
-use spindle_net::BindError;
 use spindle_web::Web;
 
-use crate::{config::Resolved, tls::Place, web};
+use crate::{config::Resolved, web};
 
 /// The doors beside it, by their names.
 pub struct OtherDoors {
@@ -45,6 +45,8 @@ pub struct OtherDoors {
     pub history: History,
     /// The jobd master, if there is one.
     pub jobd_master: Option<MasterHandle>,
+    /// This node, if it is one of several.
+    pub node: Option<Node>,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -57,18 +59,16 @@ pub struct Http {
 }
 
 impl Http {
-    /// Claims the address and serves those whom `access` lets in.
+    /// Serves those whom `access` lets in at an address that was claimed.
     pub fn open(
         engine: Engine,
-        place: Place,
+        bound: HttpListener,
         access: Access,
         host: String,
         resolved: &Resolved,
         others: OtherDoors,
-        not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Http> {
         let config = &resolved.config;
-        let Place { addr, tls } = place;
         let OtherDoors {
             connections,
             handshakes,
@@ -77,11 +77,9 @@ impl Http {
             places,
             history,
             jobd_master,
+            node,
         } = others;
         let line_connections = connections;
-        let bound = listen::bind(addr)
-            .map_err(|source| not_bound(BindError { door: "http", addr, source }))?
-            .with_tls(tls);
         let connections = Arc::<AtomicUsize>::default();
         addresses.push(("http", bound.local_addr()));
         let web = web::options(resolved, access.clone(), host.clone());
@@ -96,6 +94,7 @@ impl Http {
             places: places.clone(),
             history,
             jobd_master,
+            cluster: node,
             data: (!config.memory).then(|| config.data.clone()),
             ..Options::default()
         };
@@ -134,6 +133,11 @@ impl Http {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()
+    }
+
+    /// Serves a connection that was accepted elsewhere. False if it is closed.
+    pub fn adopt(&self, stream: TcpStream, client: SocketAddr) -> bool {
+        self.handle.adopt(stream, client)
     }
 
     /// Begins the orderly end: event streams and Jobq's queries end, answers under way are given. Does not wait.

@@ -1,7 +1,7 @@
 //! The jobd master of a running server: its listener, its end.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         mpsc::{Sender, channel},
@@ -14,10 +14,9 @@ use anyhow::{Context, anyhow};
 use spindle_budget::Budgets;
 use spindle_jobd_master::{
     Master, MasterHandle, MasterSettings,
-    server::{Access, BindError as MasterBindError, Limits, ListenPlaces, ListenSettings},
+    server::{Access, Adopter, Limits, ListenPlaces, ListenSettings},
 };
 use spindle_limits::{Places, RequestRates};
-use spindle_net::BindError;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::timeout,
@@ -39,24 +38,25 @@ enum Ending {
 /// A master that runs on a thread of its own. Dropping it closes it at once.
 pub struct JobdMaster {
     handle: MasterHandle,
+    adopter: Adopter,
     endings: UnboundedSender<Ending>,
 }
 
 impl JobdMaster {
-    /// Claims the address and serves it. Without a password the master asks nobody, without rates
+    /// Serves an address that was claimed. Without a password the master asks nobody, without rates
     /// everybody may ask as often as they like.
     pub fn open(
-        addr: SocketAddr,
+        (listener, addr): (TcpListener, SocketAddr),
         tls: &Tls,
         (password, rates): (Option<String>, Option<Arc<RequestRates>>),
         config: &Config,
         budgets: &Budgets,
         places: &Places,
-        not_bound: impl FnOnce(BindError) -> anyhow::Error,
     ) -> anyhow::Result<Self> {
         let settings = MasterSettings::new(ListenSettings {
             host: addr.ip().to_string(),
             port: addr.port(),
+            listener: Some(Arc::new(listener)),
             access: Access { password, always_allow_localhost: false },
             insecure: config.is_insecure(DOOR),
             tls: tls.certificate().cloned(),
@@ -71,23 +71,24 @@ impl JobdMaster {
             .enable_all()
             .build()
             .context("jobd-master: cannot start")?;
-        let master = runtime.block_on(Master::start(&settings)).map_err(|error| match error {
-            MasterBindError::Listen { cause, .. } => {
-                not_bound(BindError { door: DOOR, addr, source: cause })
-            }
-            other => anyhow!("{DOOR}: {other}"),
-        })?;
-        let handle = master.handle();
+        let master = runtime.block_on(Master::start(&settings));
+        let master = master.map_err(|error| anyhow!("{DOOR}: {error}"))?;
+        let (handle, adopter) = (master.handle(), master.adopter());
         let (endings, to_end) = unbounded_channel();
         let serve = move || runtime.block_on(until_the_end(master, to_end));
         let thread = thread::Builder::new().name(DOOR.to_owned()).spawn(serve);
         thread.context("jobd-master: cannot start a thread")?;
-        Ok(Self { handle, endings })
+        Ok(Self { handle, adopter, endings })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.address()
+    }
+
+    /// Serves a connection that was accepted elsewhere.
+    pub fn adopt(&self, stream: TcpStream, client: SocketAddr) {
+        self.adopter.adopt(stream, client);
     }
 
     /// What other threads see of its workers, and can have them do.

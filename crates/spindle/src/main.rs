@@ -8,6 +8,7 @@
 //! - `doctor`: what is wrong with settings, folder, disk and machine
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `logging`: what the server says on standard error
+//! - `node`: a server that is one of several, and follows or leads; `shared_log` opens their log
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `starts`: one line of the log for each part that has begun
 //! - `policies`: what every door declared for its jobs
@@ -34,12 +35,15 @@ mod doctor;
 mod exit;
 mod http;
 mod jobd_master;
+mod listeners;
 mod logging;
+mod node;
 mod output;
 mod policies;
 mod quantity;
 mod queue_name;
 mod serve;
+mod shared_log;
 mod signals;
 mod starts;
 mod tls;

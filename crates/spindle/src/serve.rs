@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     sync::{
         Arc,
         mpsc::{Receiver, Sender, channel},
@@ -15,6 +15,7 @@ use anyhow::{Context, anyhow};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
+use spindle_cluster::Node;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::spans::SpanSink;
@@ -36,7 +37,8 @@ use crate::{
     exit::{self, Code},
     http::{Http, OtherDoors},
     jobd_master::{self, JobdMaster},
-    logging,
+    listeners::Listeners,
+    logging, node,
     policies::policies,
     quantity::Written,
     signals::{self, Ending},
@@ -61,17 +63,12 @@ enum Event {
 /// The doors of sessions that are on, and where they listen.
 type SessionDoors = Vec<(Arc<dyn Door>, SocketAddr)>;
 
-/// Starts the engine on its log and makes the doors that are on.
-fn start_engine(
-    config: &Config,
-    entrance: &Entrance,
-    spans: Option<Arc<dyn SpanSink>>,
-    events: Sender<Event>,
-) -> anyhow::Result<(Engine, SessionDoors)> {
+/// The engine's settings.
+pub fn engine_options(config: &Config, spans: Option<Arc<dyn SpanSink>>) -> Options {
     let defaults = Options::default();
     // On a full disk a step of compaction has only what is left of one segment.
     let compaction_bytes = usize::try_from(config.segment_bytes / 8).unwrap_or(usize::MAX);
-    let options = Options {
+    Options {
         defaults: Defaults {
             policies: policies(config.gearman_attempts_max),
             unfinished_max: config.unfinished_max,
@@ -94,7 +91,16 @@ fn start_engine(
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
         ..defaults
-    };
+    }
+}
+
+/// Starts the engine on its log.
+fn start_engine(
+    config: &Config,
+    spans: Option<Arc<dyn SpanSink>>,
+    events: Sender<Event>,
+) -> anyhow::Result<Engine> {
+    let options = engine_options(config, spans);
     let clock = Arc::new(SystemClock::new());
     let engine = match Engine::open_with(clock, options, |each| open_log(config, each)) {
         Err(StartError::Open(error)) => return Err(error.into()),
@@ -105,6 +111,11 @@ fn start_engine(
         let _ = events.send(Event::LogFailed(log_failure(&failure)));
     });
     spawned.context("cannot start threads")?;
+    Ok(engine)
+}
+
+/// The doors of sessions that are on.
+fn session_doors(config: &Config, entrance: &Entrance, engine: &Engine) -> SessionDoors {
     let mut doors = SessionDoors::new();
     if let Some(addr) = config.workq {
         let door = WorkqDoor::new(engine.clone(), spindle_workq::wire::Limits::default());
@@ -120,11 +131,11 @@ fn start_engine(
         };
         doors.push((Arc::new(GearmanDoor::new(engine.clone(), options)), addr));
     }
-    Ok((engine, doors))
+    doors
 }
 
 /// What stands in the handles of Gearman jobs.
-fn host_name() -> String {
+pub fn host_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or("localhost".to_owned())
 }
 
@@ -154,6 +165,9 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
 
 fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let config = &resolved.config;
+    if config.log.is_some() {
+        return node::run(resolved);
+    }
     for name in &resolved.unknown_environment {
         tracing::warn!("{name} in the environment is no setting; `spindle config` lists all");
     }
@@ -165,7 +179,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let hooks = webhooks::prepare(config)?;
     let exporter = traces::start(config, host_name())?;
     let spans = exporter.as_ref().map(Exporter::sink);
-    let (engine, doors) = start_engine(config, &entrance, spans, events.clone())?;
+    let engine = start_engine(config, spans, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
     let folder = (!config.memory).then(|| config.data.clone());
@@ -175,9 +189,16 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
     let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
-    let history = recorder.history();
-    let with = (budgets, history);
-    let server = open_doors(doors, engine.clone(), resolved, with, &tls, &entrance, &places)?;
+    let street = Street {
+        resolved,
+        tls: &tls,
+        entrance: &entrance,
+        budgets: &budgets,
+        places: &places,
+        listeners: &Listeners::default(),
+        node: None,
+    };
+    let server = street.open(&engine, recorder.history())?;
     starts::doors(config, &server.local_addrs());
     tracing::info!("{}", greeting(resolved, &server.local_addrs()));
     notify(&[NotifyState::Ready]);
@@ -217,21 +238,41 @@ fn open_log(config: &Config, each: Each<'_>) -> Result<Arc<dyn Log>, StartError>
 }
 
 /// All doors at work: those of lines and packets, HTTP, and the jobd master.
-struct Doors {
+pub struct Doors {
     lines: ServerHandle,
     http: Option<Http>,
     jobd_master: Option<JobdMaster>,
 }
 
 impl Doors {
-    fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
+    /// Serves a connection that was accepted elsewhere, as if that door had.
+    pub fn adopt(&self, door: &str, stream: TcpStream, client: SocketAddr) {
+        match door {
+            "http" => {
+                // Whether there was a place for it is counted there.
+                let _ = self.http.as_ref().is_some_and(|http| http.adopt(stream, client));
+            }
+            jobd_master::DOOR => {
+                if let Some(master) = &self.jobd_master {
+                    master.adopt(stream, client);
+                }
+            }
+            _ => {
+                if let Err(error) = self.lines.adopt(door, stream, client) {
+                    tracing::debug!(door, %client, "a connection that came to another node was closed: {error}");
+                }
+            }
+        }
+    }
+
+    pub fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
         let http = self.http.iter().map(|http| ("http", http.local_addr()));
         let master = self.jobd_master.iter().map(|m| (jobd_master::DOOR, m.local_addr()));
         self.lines.local_addrs().iter().copied().chain(http).chain(master).collect()
     }
 
     /// Ends all connections in order, at most this long. True when nothing was left then.
-    fn shutdown(&self, timeout: Duration) -> bool {
+    pub fn shutdown(&self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         if let Some(http) = &self.http {
             http.begin_shutdown();
@@ -246,7 +287,7 @@ impl Doors {
         lines_in_time && http_in_time && master_in_time
     }
 
-    fn abort(&self) {
+    pub fn abort(&self) {
         self.lines.abort();
         if let Some(http) = &self.http {
             http.abort();
@@ -260,63 +301,84 @@ impl Doors {
 /// Stands for a shutdown timeout beyond what the clock can tell.
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn open_doors(
-    doors: SessionDoors,
-    engine: Engine,
-    resolved: &Resolved,
-    (budgets, history): (Budgets, History),
-    tls: &Tls,
-    entrance: &Entrance,
-    places: &Places,
-) -> anyhow::Result<Doors> {
-    let config = &resolved.config;
-    let committer = Arc::new(engine.clone());
-    let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
-    let bound = doors
-        .into_iter()
-        .map(|(door, addr)| {
-            let place = tls.place(config, door.name(), addr);
-            spindle_net::bind(door, addr).map(|it| it.with_tls(place.tls)).map_err(not_bound)
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let open = bound.iter().map(spindle_net::BoundDoor::connections);
-    let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
-    let idle = config.idle_timeout;
-    let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
-    let jobd_master = config.jobd_master.map(|addr| {
-        let asks = (entrance.master_password(), entrance.rates());
-        JobdMaster::open(addr, tls, asks, config, &budgets, places, not_bound)
-    });
-    let jobd_master = jobd_master.transpose()?;
-    let lines = connections_by_door.iter().zip(&bound);
-    let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
-    let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
-    let addresses = lines.chain(master).collect();
-    let others = OtherDoors {
-        connections: connections_by_door,
-        handshakes: tls.handshakes(),
-        addresses,
-        budgets: budgets.clone(),
-        places: places.clone(),
-        history,
-        jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
-    };
-    let places = places.clone();
-    let open = |addr| {
-        let place = tls.place(config, "http", addr);
-        let access = entrance.door(config, addr);
-        Http::open(engine, place, access, host_name(), resolved, others, not_bound)
-    };
-    let http = config.http.map(open).transpose()?;
-    let lines = Server::start(
-        committer,
-        bound,
-        NetConfig { limits, budgets, places, ..NetConfig::default() },
-    )?;
-    Ok(Doors { lines, http, jobd_master })
+/// What all doors need, whoever leads.
+pub struct Street<'a> {
+    pub resolved: &'a Resolved,
+    pub tls: &'a Tls,
+    pub entrance: &'a Entrance,
+    pub budgets: &'a Budgets,
+    pub places: &'a Places,
+    pub listeners: &'a Listeners,
+    /// This node, if it is one of several.
+    pub node: Option<&'a Node>,
 }
 
-fn not_bound(error: BindError) -> anyhow::Error {
+impl Street<'_> {
+    /// Opens all doors on an engine.
+    pub fn open(&self, engine: &Engine, history: History) -> anyhow::Result<Doors> {
+        let Street { resolved, tls, entrance, budgets, places, listeners, node } = *self;
+        let config = &resolved.config;
+        let doors = session_doors(config, entrance, engine);
+        let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
+        let bound = doors
+            .into_iter()
+            .map(|(door, addr)| {
+                let tls = tls.of_door(config, door.name(), addr);
+                let name = door.name();
+                let bound = listeners.claim(name, addr).and_then(|it| spindle_net::bound(door, it));
+                let bound =
+                    bound.map_err(|source| not_bound(BindError { door: name, addr, source }));
+                bound.map(|it| it.with_tls(tls))
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let open = bound.iter().map(spindle_net::BoundDoor::connections);
+        let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
+        let idle = config.idle_timeout;
+        let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
+        let jobd_master = config.jobd_master.map(|addr| {
+            let asks = (entrance.master_password(), entrance.rates());
+            let door = jobd_master::DOOR;
+            let claimed = listeners.claim(door, addr);
+            let claimed = claimed.map_err(|source| not_bound(BindError { door, addr, source }))?;
+            JobdMaster::open((claimed, addr), tls, asks, config, budgets, places)
+        });
+        let jobd_master = jobd_master.transpose()?;
+        let lines = connections_by_door.iter().zip(&bound);
+        let lines = lines.map(|((door, _), bound)| (*door, bound.local_addr()));
+        let master = jobd_master.iter().map(|master| (jobd_master::DOOR, master.local_addr()));
+        let addresses = lines.chain(master).collect();
+        let others = OtherDoors {
+            connections: connections_by_door,
+            handshakes: tls.handshakes(),
+            addresses,
+            budgets: budgets.clone(),
+            places: places.clone(),
+            history,
+            jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
+            node: node.cloned(),
+        };
+        let open = |addr| {
+            let tls = tls.of_door(config, "http", addr);
+            let access = entrance.door(config, addr);
+            let bound = listeners.claim("http", addr).and_then(spindle_http::listen::bound);
+            let bound =
+                bound.map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
+            let bound = bound.with_tls(tls);
+            Http::open(engine.clone(), bound, access, host_name(), resolved, others)
+        };
+        let http = config.http.map(open).transpose()?;
+        let net = NetConfig {
+            limits,
+            budgets: budgets.clone(),
+            places: places.clone(),
+            ..NetConfig::default()
+        };
+        let lines = Server::start(Arc::new(engine.clone()), bound, net)?;
+        Ok(Doors { lines, http, jobd_master })
+    }
+}
+
+pub fn not_bound(error: BindError) -> anyhow::Error {
     let BindError { door, addr, source } = error;
     let advice = match source.kind() {
         ErrorKind::AddrInUse => {
@@ -422,7 +484,7 @@ fn close_connections(
 }
 
 /// Why the log takes nothing more, and what to do.
-fn log_failure(failure: &Failure) -> String {
+pub fn log_failure(failure: &Failure) -> String {
     let advice = match failure {
         Failure::Log(LogError::FolderLost { .. }) => {
             "what was acknowledged is in the folder that was taken away; bring it back, or see which \
@@ -437,7 +499,7 @@ fn log_failure(failure: &Failure) -> String {
 }
 
 /// Tells systemd, when it wants to know.
-fn notify(states: &[NotifyState]) {
+pub fn notify(states: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, states) {
         tracing::warn!(%error, "cannot notify systemd");
     }

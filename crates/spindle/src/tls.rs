@@ -12,15 +12,6 @@ use crate::{
     exit::{Code, Failure},
 };
 
-/// An address that a door listens on, and how its clients may speak there.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// The address.
-    pub addr: SocketAddr,
-    /// How clients may speak.
-    pub tls: ListenerTls,
-}
-
 /// The certificate in force, if there is one.
 #[derive(Debug, Clone, Default)]
 pub struct Tls(Option<Arc<ServerTls>>);
@@ -44,9 +35,9 @@ impl Tls {
         Ok(Self(Some(Arc::new(loaded))))
     }
 
-    /// Where a door listens, and how.
-    pub fn place(&self, config: &Config, door: &str, addr: SocketAddr) -> Place {
-        Place { addr, tls: ListenerTls::new(config.tls_mode(door, addr), self.certificate()) }
+    /// How the clients of a door may speak that listens on this address.
+    pub fn of_door(&self, config: &Config, door: &str, addr: SocketAddr) -> ListenerTls {
+        ListenerTls::new(config.tls_mode(door, addr), self.certificate())
     }
 
     /// Handshakes since the start, by how they ended; empty without TLS.

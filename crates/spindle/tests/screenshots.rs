@@ -34,10 +34,6 @@ fn main() {
         for screen in [Screen::Desk, Screen::Phone] {
             browser.screen(screen);
             for colours in ["light", "dark"] {
-                // The viewer of the API has one set of colours.
-                if name == "api" && colours == "dark" {
-                    continue;
-                }
                 browser.prefer(colours);
                 browser.open(&path);
                 let file = format!("{name}-{colours}-{}.png", screen.width());
@@ -49,10 +45,18 @@ fn main() {
     }
 }
 
-/// A demo that waits for Enter; dropping it ends it.
+/// A demo that waits for Enter. Dropping it gives it that, so that it ends its servers, too.
 struct Demo {
     http: String,
-    _program: Program,
+    program: Program,
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        drop(self.program.stdin.take());
+        // Whether it has ended well is not what pictures are about.
+        let _ = self.program.wait();
+    }
 }
 
 impl Demo {
@@ -64,7 +68,7 @@ impl Demo {
         let said = Said::by(program.stderr.take().unwrap());
         let line = said.await_line("The web page: ");
         let http = line.split_once("http://").unwrap().1.trim_end_matches('/').to_owned();
-        let demo = Demo { http, _program: program };
+        let demo = Demo { http, program };
         // The history is made every ten seconds: then the last failures are in the charts, too.
         wait_until("the last failures in the history", || {
             let failures = demo.ask("/api/v1/failures?queue=webhooks");
@@ -100,6 +104,7 @@ fn pages(demo: &Demo) -> Vec<(&'static str, String)> {
         ("queue-settings", own("/queue/settings?queue=mail")),
         ("jobs", own("/jobs")),
         ("job", job("queue=mail&status=dead")),
+        ("flow", job("queue=invoices&status=blocked")),
         ("delete-many", own("/jobs/all/delete?queue=webhooks&status=dead")),
         ("dead", own("/dead")),
         ("scheduled", own("/scheduled")),
@@ -107,12 +112,15 @@ fn pages(demo: &Demo) -> Vec<(&'static str, String)> {
         ("schedules", own("/schedules")),
         ("schedule", own("/schedule?name=search-refresh")),
         ("schedule-edit", own("/schedule/edit?name=nightly-report")),
+        ("batches", own("/batches")),
+        ("batch", format!("/batches/{}", demo.ask("/api/v1/batches")["batches"][0]["id"])),
         ("constraints", own("/constraints")),
         ("jobd", own("/jobd")),
         ("constraint", own("/constraint?name=one-import-per-customer")),
         ("submit", own("/submit?queue=mail")),
         ("audit", own("/audit")),
         ("server", own("/server")),
+        ("login", own("/login")),
         ("api", own("/api/docs")),
     ]
 }

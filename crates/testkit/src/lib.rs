@@ -7,7 +7,7 @@
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
-//! | a log, on a disk that fails when and as a seed says | `disk::SimDisk`, `log_conformance` | `log` |
+//! | a log, on a disk that fails when and as a seed says, or behind a network that does | `disk::SimDisk`, `FlightStore`, `log_conformance` | `log` |
 //! | the engine, step by step: no thread runs, and no time passes, unless the test says so | `ManualEngine`, `submit_to`, `lease_from`, `take` | `engine` |
 //! | sessions of a TCP door, byte by byte, without sockets | `Sessions` | `engine` |
 //! | a TCP door behind its reactor, over loopback | `TcpServer` | `net` |
@@ -21,6 +21,10 @@
 //!   of a sound program takes nearly that long, so the figure says nothing about speed.
 //! - **Durability.** `HeldLog` is a log in memory that a test can hold back: what the engine has
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
+//! - **A network.** `FlightLog` is a log at the other end of one: several records are on their way, and
+//!   they and their answers come late, in any order, or not at all.
+//! - **Nodes.** `shared_log::SharedMemoryLog` is a log in memory that several nodes share; a test cuts
+//!   one of them off, holds its acknowledgements, or lets its appends arrive late.
 //! - **Time.** It stands still until a test moves the `ManualClock`.
 //! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is somebody who never
 //!   looks into theirs.
@@ -28,13 +32,17 @@
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
+//! - **NATS.** `NatsServers` are servers with JetStream, alone or as a cluster (feature `nats`).
 //! - **jobd.** `JobdMaster` is a master, and `JobdWorker` a worker for one (feature `jobd`).
+//! - **PostgreSQL.** `PostgresServer` is a server of one's own, or its standby (feature `pgsql`).
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
 //! that one crate alone needs stays in that crate's harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(any(feature = "nats", feature = "pgsql"))]
+mod attached;
 #[cfg(feature = "engine")]
 mod audit;
 #[cfg(feature = "tls")]
@@ -45,6 +53,8 @@ mod collector;
 pub mod disk;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "log")]
+mod flight_log;
 #[cfg(feature = "engine")]
 mod held_log;
 #[cfg(feature = "http")]
@@ -60,10 +70,18 @@ mod letters;
 pub mod log_conformance;
 #[cfg(feature = "engine")]
 mod manual_clock;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "pgsql")]
+mod postgres_server;
 mod program;
+#[cfg(feature = "log")]
+mod random;
 mod said;
 #[cfg(feature = "engine")]
 mod sessions;
+#[cfg(feature = "log")]
+pub mod shared_log;
 mod spindle_server;
 #[cfg(feature = "net")]
 mod tcp_server;
@@ -73,6 +91,8 @@ mod wait;
 #[cfg(feature = "net")]
 mod waiting_requests;
 
+#[cfg(any(feature = "nats", feature = "pgsql"))]
+pub use attached::ServerProcess;
 #[cfg(feature = "engine")]
 pub use audit::Audited;
 #[cfg(feature = "tls")]
@@ -83,6 +103,8 @@ pub use collector::{Collected, Collector};
 pub use engine::{
     ManualEngine, caller, commit_all, lease_from, new_job, opened, spawn, submit_to, take,
 };
+#[cfg(feature = "log")]
+pub use flight_log::{FlightLog, FlightStore, Weather};
 #[cfg(feature = "engine")]
 pub use held_log::HeldLog;
 #[cfg(feature = "http")]
@@ -96,6 +118,10 @@ pub use jobd_worker::JobdWorker;
 pub use letters::Letters;
 #[cfg(feature = "engine")]
 pub use manual_clock::ManualClock;
+#[cfg(feature = "nats")]
+pub use nats::{NatsServers, NatsSetup};
+#[cfg(feature = "pgsql")]
+pub use postgres_server::PostgresServer;
 pub use program::{Program, await_exit, free_address};
 pub use said::Said;
 #[cfg(feature = "engine")]

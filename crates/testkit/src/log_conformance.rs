@@ -5,6 +5,7 @@
 //! Each rule is a function of its own; its panic message says what the log did.
 
 use std::sync::Arc;
+use std::sync::mpsc;
 
 use bytes::Bytes;
 use spindle_log::{Ack, Log, LogError, Position, ReadError, Record, Space, Stored, SubmitError};
@@ -36,7 +37,24 @@ pub fn run(make: &mut dyn FnMut() -> Arc<dyn Log>) {
     a_trim_does_not_disturb_a_read(make);
     sizes_follow_what_is_kept(make);
     readers_and_the_writer_do_not_disturb_each_other(make);
+    if make().in_flight_max() > 1 {
+        one_thread_submits_while_another_takes_the_acknowledgements(make);
+    }
 }
+
+/// Checks what a log keeps besides that several can write to: `make` makes one that is fresh and
+/// empty, opened by two writers.
+///
+/// # Panics
+///
+/// Panics at the first rule the log breaks.
+pub fn run_shared(make: &mut dyn FnMut() -> [Arc<dyn Log>; 2]) {
+    a_record_submitted_again_is_committed_or_shown(make);
+    behind_a_conflict_everything_conflicts(make);
+    what_stands_behind_a_record_of_ones_own_is_taken(make);
+}
+
+type MakeTwo<'a> = &'a mut dyn FnMut() -> [Arc<dyn Log>; 2];
 
 fn record(position: u64, bytes: usize) -> Record {
     let mut text = format!("record {position} ").into_bytes();
@@ -363,4 +381,110 @@ fn readers_and_the_writer_do_not_disturb_each_other(make: Make) {
             }
         }
     });
+}
+
+fn one_thread_submits_while_another_takes_the_acknowledgements(make: Make) {
+    const TOTAL: u64 = 500;
+    let log = make();
+    let (first, places) = (log.next(), log.in_flight_max());
+    assert_eq!(make().in_flight_max(), places, "another log says another number");
+    // Whoever takes an answer gives the place back: so there are never more on their way.
+    let (submitted, waits) = mpsc::channel();
+    let (gives_back, free) = mpsc::channel();
+    (0..places).for_each(|_| gives_back.send(()).expect("this thread takes them"));
+    let log = &*log;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for at in (first.0..first.0 + TOTAL).map(Position) {
+                free.recv().expect("answers are taken");
+                log.submit(at, &record(at.0, SMALL_BYTES)).expect("submitted");
+                assert_eq!(log.next(), at.next(), "next() counts what is submitted");
+                submitted.send(at).expect("answers are taken");
+            }
+        });
+        for at in waits {
+            let ack = log.next_ack();
+            assert!(matches!(ack, Ack::Committed(p) if p == at), "{ack:?} for {at}");
+            assert_eq!(log.read_at(at, 0, 6).expect("readable"), "record");
+            gives_back.send(()).ok();
+        }
+    });
+    check_records(log, first, Position(first.0 + TOTAL));
+    assert!(matches!(log.next_ack(), Ack::Fatal(LogError::NothingSubmitted)));
+}
+
+/// The record that a conflict shows, or that was committed after all.
+fn shown(ack: Ack, at: Position, own: &Record) -> Record {
+    match ack {
+        Ack::Committed(position) if position == at => own.clone(),
+        Ack::Conflict { at: position, stored: Some(stored) } if position == at => stored,
+        other => panic!("{other:?} for {at}, where a record stands"),
+    }
+}
+
+fn submit_from(log: &dyn Log, at: Position, records: &[Record]) {
+    for (at, record) in (at.0..).map(Position).zip(records) {
+        log.submit(at, record).expect("it is the next position, as far as this writer knows");
+    }
+}
+
+fn a_record_submitted_again_is_committed_or_shown(make: MakeTwo) {
+    let [one, other] = make();
+    let at = one.next();
+    let records: Vec<Record> = (0..3).map(|n| record(at.0 + n, SMALL_BYTES)).collect();
+    for record in &records {
+        append(&*one, record);
+    }
+    // As a writer does whose answers were lost.
+    submit_from(&*other, at, &records);
+    for (at, record) in (at.0..).map(Position).zip(&records) {
+        let stored = shown(other.next_ack(), at, record);
+        assert_eq!((stored.epoch, &stored.bytes), (record.epoch, &record.bytes));
+    }
+    assert_eq!(all(&*one, at).len(), records.len(), "they are there twice");
+}
+
+fn behind_a_conflict_everything_conflicts(make: MakeTwo) {
+    for stored in 1..4 {
+        let [one, other] = make();
+        let at = one.next();
+        let theirs: Vec<Record> = (0..stored).map(|n| record(at.0 + n, SMALL_BYTES)).collect();
+        for record in &theirs {
+            append(&*one, record);
+        }
+        let ours: Vec<Record> = (0..3).map(|n| record(at.0 + 100 + n, SMALL_BYTES)).collect();
+        submit_from(&*other, at, &ours);
+        for n in 0..3 {
+            let ack = other.next_ack();
+            let is_right = match &ack {
+                Ack::Conflict { at: position, stored } => {
+                    *position == Position(at.0 + n)
+                        && stored
+                            .as_ref()
+                            .is_none_or(|stored| stored.bytes != ours[n as usize].bytes)
+                }
+                _ => false,
+            };
+            assert!(is_right, "{ack:?} for {n} where {stored} records of another writer stand");
+        }
+        // Nothing of the other writer's stands where this one goes on.
+        append(&*one, &record(at.0 + stored, SMALL_BYTES));
+        assert_eq!(all(&*one, at).len() as u64, stored + 1, "a refused record is in the log");
+    }
+}
+
+fn what_stands_behind_a_record_of_ones_own_is_taken(make: MakeTwo) {
+    let [one, other] = make();
+    let at = one.next();
+    let records: Vec<Record> = (0..4).map(|n| record(at.0 + n, SMALL_BYTES)).collect();
+    for record in &records[..2] {
+        append(&*one, record);
+    }
+    submit_from(&*other, at, &records);
+    for (n, record) in (0..).zip(&records) {
+        let at = Position(at.0 + n);
+        let stored = shown(other.next_ack(), at, record);
+        assert_eq!((stored.epoch, &stored.bytes), (record.epoch, &record.bytes), "at {at}");
+    }
+    check_records(&*other, at, Position(at.0 + 4));
 }

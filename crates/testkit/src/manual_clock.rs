@@ -1,6 +1,7 @@
 //! A clock that a test moves.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use spindle_engine::Clock;
 
@@ -9,17 +10,19 @@ use spindle_engine::Clock;
 pub struct ManualClock {
     now_ms: AtomicU64,
     wall_ahead_ms: AtomicI64,
+    since_boot_ms: AtomicU64,
 }
 
 impl ManualClock {
     /// Starts at this time.
     pub fn new(now_ms: u64) -> ManualClock {
-        ManualClock { now_ms: AtomicU64::new(now_ms), wall_ahead_ms: AtomicI64::new(0) }
+        ManualClock { now_ms: AtomicU64::new(now_ms), ..ManualClock::default() }
     }
 
     /// Lets time pass.
     pub fn advance(&self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::SeqCst);
+        self.since_boot_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
     /// Sets the wall clock so far ahead of this one (negative: behind).
@@ -45,5 +48,9 @@ impl Clock for ManualClock {
         let ahead_ms = self.wall_ahead_ms().max(0);
         self.now_ms.fetch_add(ahead_ms.unsigned_abs(), Ordering::SeqCst);
         self.wall_ahead_ms.fetch_sub(ahead_ms, Ordering::SeqCst);
+    }
+
+    fn since_boot(&self) -> Duration {
+        Duration::from_millis(self.since_boot_ms.load(Ordering::SeqCst))
     }
 }

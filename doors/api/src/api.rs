@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use spindle_access::Access;
 use spindle_budget::Budgets;
+use spindle_cluster::Node;
 use spindle_engine::Engine;
 use spindle_history::History;
 use spindle_http::{BodyLimits, EngineBridge};
@@ -39,6 +40,8 @@ pub struct Options {
     pub history: History,
     /// The jobd master, if the server runs one.
     pub jobd_master: Option<MasterHandle>,
+    /// This node, if the server is one of several on a shared log.
+    pub cluster: Option<Node>,
     /// The folder of the log, for how much room its disk has; none for a log in memory.
     pub data: Option<PathBuf>,
 }
@@ -57,6 +60,7 @@ impl Default for Options {
             places: Places::default(),
             history: History::default(),
             jobd_master: None,
+            cluster: None,
             data: None,
         }
     }

@@ -71,12 +71,24 @@ fn document(description: &OpenApi) -> Value {
     supplement.complete(&mut document);
     together::name_by_number_alone(&mut document);
     link(&mut document);
+    plain_summaries(&mut document);
     // Where the server asks for one, and so that a page can offer a place to write it.
     document["components"]["securitySchemes"] = json!({ "token": {
         "type": "http", "scheme": "bearer", "description": "A token of the server's tokens file",
     } });
     document["security"] = json!([{}, { "token": [] }]);
     document
+}
+
+/// Summaries are plain text for whoever shows them: marks of code would be shown as they are.
+fn plain_summaries(document: &mut Value) {
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    let operations = paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut());
+    for operation in operations {
+        if let Some(Value::String(summary)) = operation.get_mut("summary") {
+            summary.retain(|c| c != '`');
+        }
+    }
 }
 
 /// Version 00 of W3C Trace Context, which is what the server writes.
@@ -197,6 +209,16 @@ mod tests {
         assert_eq!(name["maxLength"], QUEUE_NAME_BYTES_MAX);
         assert_eq!(parameter("/api/v1/jobs", "door")["enum"][0], "api");
         assert_eq!(parameter("/api/v1/jobs/{id}", "id")["pattern"], JOB);
+    }
+
+    #[test]
+    fn summaries_have_no_marks_that_a_page_would_show() {
+        let document = document(&described().split_for_parts().1);
+        let paths = document["paths"].as_object().unwrap().values();
+        let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+        let summaries: Vec<_> = operations.filter_map(|it| it["summary"].as_str()).collect();
+        assert!(summaries.len() > 40, "{summaries:?}");
+        assert!(summaries.iter().all(|summary| !summary.contains('`')), "{summaries:?}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use utoipa::IntoParams;
 use crate::api::Api;
 use crate::ended::lease_gone;
 use crate::naming;
+use crate::numbers::digits;
 use spindle_http::{Answered, Code, Pass, Problem, read_body, work_on_bytes};
 
 /// A JSON body.
@@ -199,6 +200,26 @@ impl FromRequestParts<Api> for SchedulePath {
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
         let name = String::from_utf8(segment(parts, "/api/v1/schedules/"));
         name.map(SchedulePath).map_err(|_| Problem::bad_field("a schedule's name is UTF-8"))
+    }
+}
+
+/// The batch a path names. Handlers ask for its queue.
+#[derive(IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct BatchPath(
+    /// Its number
+    #[param(value_type = u64, minimum = 1)]
+    pub JobId,
+);
+
+impl FromRequestParts<Api> for BatchPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Answered<Self> {
+        let text = segment(parts, "/api/v1/batches/");
+        let id = digits(&String::from_utf8_lossy(&text)).filter(|id| *id > 0).map(JobId);
+        let id = id.ok_or_else(|| Problem::out_of_range("a batch is named by its number"))?;
+        Ok(BatchPath(id))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spindle_core::queue::{
     self, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX, FAIR_WEIGHTS_MAX, FairWeight,
 };
-use spindle_http::{Answered, Problem};
+use spindle_http::{Answered, Problem, whole_values};
 use spindle_matching::is_pointer;
 use utoipa::ToSchema;
 
@@ -24,7 +24,11 @@ pub(crate) struct Fair {
     field: Option<String>,
     /// How many jobs of a key start in its turn, 1 to 1000, where that is not 1; the jobs without
     /// key are those of the key `""`. At most 1000 keys of at most 256 bytes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "whole_values"
+    )]
     weights: BTreeMap<String, u32>,
 }
 

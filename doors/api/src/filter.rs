@@ -36,6 +36,10 @@ pub(crate) struct JobFilter {
     #[schema(format = "job-numbers")]
     #[param(format = "job-numbers")]
     pub ids: Option<String>,
+    /// Only those of the batch with this number.
+    #[schema(pattern = "^[1-9][0-9]{0,14}$")]
+    #[param(pattern = "^[1-9][0-9]{0,14}$")]
+    pub batch: Option<String>,
     /// Only those of this queue.
     #[schema(min_length = 1, max_length = 512)]
     #[param(min_length = 1, max_length = 512)]
@@ -102,6 +106,8 @@ pub(crate) struct Filter {
     tag: Option<Bytes>,
     unique: Option<String>,
     pub payload: Option<Arc<Wanted>>,
+    /// Only those of this batch.
+    pub batch: Option<JobId>,
     /// Only these, if some are named.
     pub ids: Option<BTreeSet<JobId>>,
     fingerprint: Option<String>,
@@ -182,8 +188,19 @@ impl JobFilter {
         let deleted_by = deleted_by.unwrap_or_default();
         let scan = ScanFilter { statuses, door, queue, deleted_by };
         let fingerprint = self.fingerprint.clone();
-        let filter =
-            Filter { scan, tag, unique, payload, ids, fingerprint, from, until, is_of_any_time };
+        let batch = self.batch.as_deref().map(read_batch).transpose()?;
+        let filter = Filter {
+            scan,
+            batch,
+            tag,
+            unique,
+            payload,
+            ids,
+            fingerprint,
+            from,
+            until,
+            is_of_any_time,
+        };
         Ok(filter)
     }
 
@@ -192,6 +209,7 @@ impl JobFilter {
         let JobFilter { status, door, created_from, created_before, .. } = self;
         let said = [
             ("ids", &self.ids),
+            ("batch", &self.batch),
             ("status", status),
             ("door", door),
             ("created_from", created_from),
@@ -240,6 +258,11 @@ fn read_ids(text: &str) -> Answered<BTreeSet<JobId>> {
     ids.collect::<Option<_>>().filter(|_| is_few).ok_or_else(|| {
         Problem::out_of_range(format!("ids is at most {IDS_MAX} numbers of jobs, parted by commas"))
     })
+}
+
+fn read_batch(text: &str) -> Answered<JobId> {
+    let id = digits(text).filter(|id| *id > 0).map(JobId);
+    id.ok_or_else(|| Problem::out_of_range("batch is the number of a batch"))
 }
 
 fn read_requests(text: &str) -> Answered<Vec<u64>> {
@@ -324,6 +347,7 @@ impl Filter {
         self.is_by_index()
             && self.scan.deleted_by.is_empty()
             && self.ids.is_none()
+            && self.batch.is_none()
             && self.scan.door.is_none()
             && self.is_of_any_time
     }
@@ -348,7 +372,9 @@ impl Filter {
         let fingerprint = self.fingerprint.as_ref();
         let says_it = || fingerprint_of(image).as_ref() == fingerprint;
         let fingerprint = fingerprint.is_none() || says_it();
+        let batch = self.batch.is_none_or(|batch| image.options().batch == batch.0);
         tag && unique
+            && batch
             && fingerprint
             && deleted
             && queue.as_ref().is_none_or(|queue| image.queue == queue)

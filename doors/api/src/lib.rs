@@ -11,6 +11,7 @@
 mod accept;
 mod api;
 mod backoff;
+mod batch;
 mod byte_range;
 mod count;
 mod deletion;
@@ -47,3 +48,4 @@ mod walk;
 
 pub use api::{Api, Options};
 pub use policy::policy;
+pub use routes::cluster::cluster_body;

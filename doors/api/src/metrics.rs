@@ -87,6 +87,11 @@ fn server(registry: &mut Registry, engine: &Engine) {
         ),
         ("jobs_expired", "Unfinished jobs whose TTL passed", stats.expired_unfinished),
         ("payloads_damaged", "Payloads that failed their checksum", stats.payloads_damaged),
+        (
+            "records_fenced",
+            "Records of the shared log that do not count: their writer led no more",
+            stats.records_fenced,
+        ),
     ] {
         let counter: Counter = Counter::default();
         counter.inc_by(value);

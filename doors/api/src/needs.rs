@@ -33,6 +33,13 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/jobs/{id}/output", Named(Work)),
     ("POST", "/api/v1/jobs/{id}/progress", Named(Work)),
     ("GET", "/api/v1/jobs/{id}/flow", Named(Read)),
+    // Handlers ask for the queue of the batch.
+    ("POST", "/api/v1/batches", Named(Submit)),
+    ("GET", "/api/v1/batches", All(Read)),
+    ("GET", "/api/v1/batches/{id}", Named(Read)),
+    ("GET", "/api/v1/batches/{id}/wait", Named(Read)),
+    ("POST", "/api/v1/batches/{id}/seal", Named(Submit)),
+    ("POST", "/api/v1/batches/{id}/cancel", Named(Manage)),
     ("GET", "/api/v1/constraints", All(Read)),
     ("GET", "/api/v1/constraints/{name}", All(Read)),
     ("PUT", "/api/v1/constraints/{name}", All(Manage)),
@@ -77,6 +84,8 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/api/v1/failures", Named(Read)),
     ("GET", "/api/v1/server", Server(Read)),
     ("POST", "/api/v1/clock/accept", Server(Admin)),
+    ("GET", "/api/v1/cluster", Server(Read)),
+    ("POST", "/api/v1/cluster/step-down", Server(Admin)),
     // It names people, and queues.
     ("GET", "/api/v1/audit", All(Admin)),
     // All that was ever written, until it is compacted.

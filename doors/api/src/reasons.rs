@@ -8,6 +8,7 @@ use spindle_engine::{BlockerNow, HeldBack};
 use spindle_http::door_word;
 use utoipa::ToSchema;
 
+use crate::batch::BatchStatus;
 use crate::instant;
 use crate::view::{error_text, status_word, text};
 
@@ -104,7 +105,12 @@ pub(crate) fn blocked(image: &JobImage, waits_for: &[BlockerNow]) -> Option<Reas
     let ids: Vec<String> = waits_for.iter().map(|blocker| blocker.id.to_string()).collect();
     let more = image.options().open().len() - ids.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let word = if ids.len() == 1 && more.is_empty() { "job" } else { "jobs" };
+    let word = match first.batch {
+        Some(_) if ids.len() == 1 && more.is_empty() => "batch",
+        _ if waits_for.iter().any(|blocker| blocker.batch.is_some()) => "jobs and batches",
+        _ if ids.len() == 1 && more.is_empty() => "job",
+        _ => "jobs",
+    };
     let stand: Vec<String> = waits_for.iter().map(standing).collect();
     let because = format!("it waits for {word} {}{more}: {}", ids.join(", "), stand.join("; "));
     let dead = waits_for.iter().find(|blocker| blocker.status == Some(Status::Dead));
@@ -112,14 +118,22 @@ pub(crate) fn blocked(image: &JobImage, waits_for: &[BlockerNow]) -> Option<Reas
         Some(dead) => {
             ("retry the dead one, or cancel this one", format!("spindle retry {}", dead.id))
         }
-        None => ("see why the first of them is not done", format!("spindle why {}", first.id)),
+        None => match waits_for.iter().find(|blocker| blocker.batch.is_none()) {
+            Some(first) => ("see why it is not done", format!("spindle why {}", first.id)),
+            None => ("see which jobs of the batch are not done", String::new()),
+        },
     };
     Some(Reason::new("blocked", because).next(next, command))
 }
 
-/// How a job stands that another one waits for.
+/// How a job or a batch stands that a job waits for.
 fn standing(blocker: &BlockerNow) -> String {
     let id = blocker.id;
+    if let Some(batch) = &blocker.batch {
+        let (counts, status) = (batch.counts, BatchStatus::of(batch).word());
+        let (total, unfinished, dead) = (counts.total(), counts.unfinished, counts.dead);
+        return format!("{id} is {status}, {unfinished} of {total} jobs unfinished, {dead} dead");
+    }
     match blocker.status {
         _ if blocker.is_deleted => format!("{id} is deleted, which can still be undone"),
         Some(Status::Leased) if !blocker.worker.is_empty() => {
@@ -220,9 +234,10 @@ fn said(image: &JobImage, outcome: &Outcome) -> String {
     format!("\"{main}\"{more}")
 }
 
-/// A text of a worker on one line.
+/// The first line of a worker's text: what stands below it is a stack trace as a rule.
 fn line(word: &str) -> String {
-    let word = String::from_utf8_lossy(cut_text(word.trim().as_bytes(), WORD_BYTES_MAX));
+    let word = word.trim().lines().next().unwrap_or_default().trim_end();
+    let word = String::from_utf8_lossy(cut_text(word.as_bytes(), WORD_BYTES_MAX));
     word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -32,7 +32,7 @@ fn every_status_says_why_and_what_to_do() {
     use Cause::{Damaged, Failed, HolderGone, Released, Timeout};
     use Status::{Dead, Done, Leased, Parked, Scheduled};
     let none = || None;
-    let tray = || outcome("tray 2", "no\npaper", "exit_9");
+    let tray = || outcome("tray 2\n  at feed (tray.c:7)", "no paper\nat all", "exit_9");
     let (retry, now) = ("spindle retry 7", "spindle edit 7 --run-at now");
     for (status, attempts, fails, cause, outcome, text, command) in [
         (Scheduled, 0, 0, None, none(), "its time has not come", now),
@@ -130,6 +130,7 @@ fn what_a_worker_said_is_one_phrase() {
             "\"550 mailbox unavailable\" (code exit 69)",
         ),
         (" a\u{7}b ", "c", "", "\"a b\" (c)"),
+        ("\n550 unknown \r\n  at send\n  at main", "", "", "\"550 unknown\""),
     ] {
         let outcome = outcome(error, message, code).expect("there is one");
         assert_eq!(said(&JobImage::default(), &outcome), expected);

@@ -16,9 +16,9 @@ use crate::document::text;
 use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
-    activity, audit, backup, bulk, clock, constraints, docs, events, failures, flows, health,
-    history, jobd, jobs, lease_batch, leases, list, queues, reports, schedules, server, settings,
-    submit, transfer, wait, why, workers,
+    activity, audit, backup, batches, bulk, clock, cluster, constraints, docs, events, failures,
+    flows, health, history, jobd, jobs, lease_batch, leases, list, queues, reports, schedules,
+    server, settings, submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -33,6 +33,7 @@ use crate::routes::{
     tags(
         (name = "jobs", description = "Submitting, reading and changing jobs"),
         (name = "leases", description = "What workers do"),
+        (name = "batches", description = "Jobs that belong together"),
         (name = "constraints", description = "Limits on jobs, whichever door they came through"),
         (name = "schedules", description = "Jobs that come by the clock"),
         (name = "queues", description = "Queues and their settings"),
@@ -93,6 +94,11 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(reports::lease_output))
         .routes(routes!(why::why))
         .routes(routes!(flows::flow))
+        .routes(routes!(batches::open, batches::list))
+        .routes(routes!(batches::show))
+        .routes(routes!(batches::wait))
+        .routes(routes!(batches::seal))
+        .routes(routes!(batches::cancel))
         .routes(routes!(constraints::list))
         .routes(routes!(constraints::show, constraints::put, constraints::remove))
         .routes(routes!(constraints::buckets))
@@ -127,6 +133,8 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(server::show))
         .routes(routes!(audit::list))
         .routes(routes!(clock::accept))
+        .routes(routes!(cluster::show))
+        .routes(routes!(cluster::step_down))
         .routes(routes!(backup::list))
         .routes(routes!(backup::segment))
         .routes(routes!(health::alive))

@@ -83,15 +83,19 @@ pub(crate) struct NewJobBody {
     /// A key that at most one unfinished job of the queue holds.
     #[serde(default, deserialize_with = "object::optional")]
     pub unique: Option<Unique>,
-    /// Jobs that it waits for, at most 100 different ones: it is `blocked` until all of them are
-    /// done. Numbers; within a batch also the `ref` of another job of the batch.
+    /// The number of the open batch that it belongs to.
+    #[serde(default, deserialize_with = "whole_or_null")]
+    #[schema(minimum = 1)]
+    batch: Option<u64>,
+    /// Jobs and batches that it waits for, at most 100 different ones: it is `blocked` until all of
+    /// them are done. Numbers; within one request also the `ref` of another job of the request.
     #[serde(default)]
     pub after: Vec<AfterItem>,
     /// What happens when one of them dies, or is gone without having been done. Without `after` it
     /// says nothing.
     #[serde(default)]
     on_dead: OnDeadWord,
-    /// A name for this job within its batch, which others of the batch may have in `after`: 1 to 64
+    /// A name for this job within its request, which others of it may have in `after`: 1 to 64
     /// letters, digits, `-`, `_` and `.`.
     #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$")]
     pub r#ref: Option<String>,
@@ -100,13 +104,16 @@ pub(crate) struct NewJobBody {
     pub idempotency_key: Option<String>,
 }
 
-/// A job that another one is to wait for.
+/// A job or a batch that a job is to wait for.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "after has numbers of jobs, and in a batch refs")]
+#[serde(
+    untagged,
+    expecting = "after has numbers of jobs and batches, or refs of jobs of the request"
+)]
 pub(crate) enum AfterItem {
     /// Its number.
     Id(#[serde(deserialize_with = "whole")] u64),
-    /// Its `ref`, within a batch.
+    /// Its `ref`, within one request.
     Ref(String),
 }
 
@@ -172,12 +179,11 @@ pub(crate) enum UniqueMode {
 impl NewJobBody {
     /// Refuses what makes no sense for a job that comes again and again.
     pub fn check_repeatable(&self) -> Answered<()> {
-        let is_alone = self.after.is_empty() && self.r#ref.is_none();
+        let is_alone = self.after.is_empty() && self.r#ref.is_none() && self.batch.is_none();
         if self.run_at.is_none() && !self.parked && self.unique.is_none() && is_alone {
             return Ok(());
         }
-        let detail =
-            "the job of a schedule takes no run_at, parked, after, ref or unique: see overlap";
+        let detail = "the job of a schedule takes no run_at, parked, batch, after, ref or unique: see overlap";
         Err(Problem::bad_field(detail))
     }
 
@@ -207,6 +213,7 @@ impl NewJobBody {
         let after: BTreeSet<JobId> = self.after.iter().filter_map(AfterItem::id).collect();
         submit.after = after.into_iter().collect();
         submit.on_dead = self.on_dead.into();
+        submit.batch = self.batch.map(JobId);
         submit.tags = self.tags.into_iter().map(Bytes::from).collect();
         submit.fair_key = self.fair_key.map(fair_key).transpose()?;
         if let Some(unique) = &self.unique {

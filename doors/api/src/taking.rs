@@ -69,6 +69,11 @@ impl Wanted {
         &self.job.submit.after
     }
 
+    /// The batch that it is to belong to.
+    pub fn batch(&self) -> Option<JobId> {
+        self.job.submit.batch
+    }
+
     /// Those that it names and that are known are waited for; the others may be of its request.
     pub fn resolve(&mut self, known: impl Fn(&str) -> Option<JobId>) {
         let Wanted { job, linked, .. } = self;

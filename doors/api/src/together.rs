@@ -10,6 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::fair::Fair;
 use crate::filter::JobFilter;
 use crate::portable::Portable;
+use crate::routes::batches::NewBatch;
 use crate::routes::bulk::BulkBody;
 use crate::routes::jobs::{EditBody, RetryBody};
 use crate::routes::leases::{CompleteBody, FailBody, LeaseBody};
@@ -21,7 +22,7 @@ use crate::submit::NewJobBody;
 pub(crate) fn of_schemas() -> Vec<(String, Value)> {
     let one_queue = json!({ "oneOf": [said("queue", "string"), said("queue_base64", "string")] });
     let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_base64"])] });
-    let new_job = json!({ "allOf": [one_queue, { "oneOf": bytes("payload") }] });
+    let new_job = json!({ "allOf": [one_queue.clone(), { "oneOf": bytes("payload") }] });
     let job = json!({ "$ref": format!("#/components/schemas/{}", NewJobBody::name()) });
     let portable = json!({ "$ref": format!("#/components/schemas/{}", Portable::name()) });
     let [any, imported] = [job, portable]
@@ -29,6 +30,7 @@ pub(crate) fn of_schemas() -> Vec<(String, Value)> {
     let of = |name: std::borrow::Cow<'static, str>, more| (name.into_owned(), more);
     vec![
         of(NewJobBody::name(), new_job),
+        of(NewBatch::name(), one_queue.clone()),
         of(RetryBody::name(), json!({ "oneOf": bytes("payload") })),
         of(CompleteBody::name(), json!({ "oneOf": bytes("result") })),
         of(FailBody::name(), json!({ "oneOf": bytes("result") })),

@@ -14,6 +14,7 @@ use spindle_msgpack::to_json;
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
+use crate::batch::BatchStatus;
 use crate::deletion::Deletion;
 use crate::instant;
 use crate::keys;
@@ -91,7 +92,10 @@ pub(crate) struct Job {
     /// Words to search by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
-    /// The jobs that it waits for or waited for, as they stand now.
+    /// The batch that it belongs to; it may be gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<u64>,
+    /// The jobs and batches that it waits for or waited for, as they stand now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after: Vec<AfterShown>,
     /// What happens when one of them dies.
@@ -159,11 +163,14 @@ pub(crate) fn waits(status: Status) -> bool {
     matches!(status, Status::Ready | Status::Scheduled | Status::Parked | Status::Blocked)
 }
 
-/// A job that another one waits for, or waited for.
+/// A job or a batch that another job waits for, or waited for.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AfterShown {
     /// Its number.
     pub id: u64,
+    /// It is a batch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_batch: bool,
     /// Where it stands; `gone` if it is not kept any more.
     #[schema(example = "done")]
     pub status: &'static str,
@@ -171,7 +178,11 @@ pub(crate) struct AfterShown {
 
 impl From<BlockerNow> for AfterShown {
     fn from(blocker: BlockerNow) -> AfterShown {
-        AfterShown { id: blocker.id.0, status: blocker.status.map_or("gone", status_word) }
+        let status = match &blocker.batch {
+            Some(batch) => BatchStatus::of(batch).word(),
+            None => blocker.status.map_or("gone", status_word),
+        };
+        AfterShown { id: blocker.id.0, is_batch: blocker.batch.is_some(), status }
     }
 }
 
@@ -395,6 +406,7 @@ impl Job {
             },
             keep_ms: options.keep_ms,
             tags: options.tags.iter().map(|tag| text(tag)).collect(),
+            batch: Some(options.batch).filter(|batch| *batch > 0),
             after: engine.jobs().before(image).into_iter().map(AfterShown::from).collect(),
             on_dead: options.after.as_deref().map(|after| after.on_dead().into()),
             fair_key: options.fair_key.as_ref().map(|key| text(key)),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use spindle_core::batch::BATCH_JOBS_MAX;
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{Engine, FetchError, Gated, JobRef, ScannedJob};
 use spindle_http::{Answered, Code, Problem, slice_turn};
@@ -120,7 +121,7 @@ impl Walk {
         let turn = slice_turn().await;
         self.stretches += 1;
         let engine = api.engine();
-        if let Some(ids) = self.filter.ids.clone() {
+        if let Some(ids) = self.named_ids(engine) {
             let images = self.named(engine, &ids, at, limit)?;
             drop(turn);
             return match self.filter.payload.clone() {
@@ -170,6 +171,18 @@ impl Walk {
             images.truncate(limit);
         }
         Ok(images)
+    }
+
+    /// The jobs that are named, by their numbers or by their batch; none: all are meant.
+    fn named_ids(&mut self, engine: &Engine) -> Option<BTreeSet<JobId>> {
+        if let Some(batch) = self.filter.batch
+            && self.filter.ids.is_none()
+        {
+            let max = BATCH_JOBS_MAX as usize;
+            let members = self.read.absorb(engine.batches().members(batch, JobId(0), max));
+            self.filter.ids = Some(members.into_iter().collect());
+        }
+        self.filter.ids.clone()
     }
 
     /// The next of the jobs that are named, at most `limit`.

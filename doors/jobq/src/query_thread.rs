@@ -445,3 +445,27 @@ fn advance(
     };
     Ok(answer.map(|()| image))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn so_many_queries_wait_and_one_more_is_told_to_come_again() {
+        let (requests, asked) = sync_channel(WAITING_MAX);
+        let thread = QueryThread { requests, stopped: Arc::default(), budget: Budget::default() };
+        let ask = || Box::pin(thread.list(ListBody::read(b"").expect("no body asks for all")));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| ask()).collect();
+        for query in &mut waiting {
+            assert!(query.as_mut().poll(&mut cx).is_pending());
+        }
+        let Poll::Ready(found) = ask().as_mut().poll(&mut cx) else { panic!("it waits, too") };
+        assert_eq!(found.without_waiting("a test looks at it"), Err(Refusal::busy()));
+        // A place is free again.
+        drop(asked.recv());
+        assert!(ask().as_mut().poll(&mut cx).is_pending());
+    }
+}

@@ -48,8 +48,34 @@
     const isSelecting = selection && !selection.isCollapsed && main.contains(selection.anchorNode);
     const isBack = [...main.querySelectorAll(".tail")].some((tail) => tail.scrollTop < 0);
     return isTyping || isSelecting || isBack || marks().length
-      || main.querySelector("form[method=post]:not([data-aside]), details[open]");
+      || main.querySelector("form[method=post]:not([data-aside]), details[open]:not([data-kept])");
   };
+
+  // What a person has scrolled or opened stays so when it is replaced. A drawing that is new is
+  // scrolled to what it is about.
+  const keeping = (change) => {
+    const before = new Map();
+    for (const { id, open, scrollLeft, scrollTop } of kept()) {
+      before.set(id, { open, left: scrollLeft, top: scrollTop });
+    }
+    change();
+    for (const it of kept()) {
+      const was = before.get(it.id) || middle(it);
+      if (was.open) it.open = true;
+      it.scrollTo(was);
+    }
+  };
+  const kept = () => main.querySelectorAll("[data-kept]");
+  const middle = (box) => {
+    const own = box.querySelector(".own rect");
+    if (!own) return { left: 0, top: 0 };
+    const [place, all] = [own.getBoundingClientRect(), box.getBoundingClientRect()];
+    return {
+      left: box.scrollLeft + place.left + place.width / 2 - all.left - all.width / 2,
+      top: box.scrollTop + place.top + place.height / 2 - all.top - all.height / 2,
+    };
+  };
+  kept().forEach((it) => it.scrollTo(middle(it)));
 
   // The marked rows of a list: how many there are, and what can be done to them, is always in view.
   const marks = () => main.querySelectorAll("input[name=ids]:checked");
@@ -122,7 +148,7 @@
     if (!found) return;
     const rows = [...main.querySelectorAll("[data-key]")];
     const before = new Map(rows.map((row) => [row.dataset.key, shown(row)]));
-    main.replaceChildren(...found.childNodes);
+    keeping(() => main.replaceChildren(...found.childNodes));
     dressMarks();
     flash(before);
   };
@@ -131,10 +157,12 @@
   const follow = async () => {
     const parts = [...main.querySelectorAll("[data-follow]")];
     const found = parts.length ? await read() : null;
-    for (const part of found ? parts : []) {
-      const next = found.querySelector(`#${part.id}`);
-      if (next) part.replaceWith(next);
-    }
+    keeping(() => {
+      for (const part of found ? parts : []) {
+        const next = found.querySelector(`#${part.id}`);
+        if (next) part.replaceWith(next);
+      }
+    });
   };
 
   const moved = () => {
@@ -160,7 +188,10 @@
   }, 5000);
 
   const own = main.querySelector("[data-feed]");
-  const feed = new EventSource(own ? own.dataset.feed : "/live");
+  // What has happened since this page was made counts, too, also when the feed comes back later.
+  const address = new URL(own ? own.dataset.feed : "/live", location.href);
+  if (main.dataset.logAt) address.searchParams.set("log_at", main.dataset.logAt);
+  const feed = new EventSource(address);
   feed.addEventListener("open", () => { badge.hidden = false; });
   feed.addEventListener("error", () => { badge.hidden = true; });
   feed.addEventListener("moved", moved);

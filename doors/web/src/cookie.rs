@@ -1,4 +1,4 @@
-//! Cookies: read from a request, set by an answer.
+//! Cookies that answers set, and the names of those that requests bring back.
 
 use std::time::Duration;
 
@@ -10,18 +10,9 @@ pub(crate) const SESSION: &str = "spindle_session";
 pub(crate) const VISIT: &str = "spindle_visit";
 /// Which columns lists of jobs have.
 pub(crate) const COLUMNS: &str = "spindle_columns";
-/// Light or dark.
-pub(crate) const THEME: &str = "spindle_theme";
 
 /// How long a choice of colours or columns is remembered.
 pub(crate) const CHOICE_TIME: Duration = Duration::from_hours(24 * 365);
-
-/// The first cookie of that name.
-pub(crate) fn find<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-}
 
 /// Sets a cookie that scripts cannot read and that no other site's page sends along. `value` is of
 /// our own making. Without a time it goes with the browser; over TLS it is sent over TLS only.
@@ -43,18 +34,6 @@ pub(crate) fn set(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cookie_is_found_by_its_whole_name() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(find(&headers, SESSION), None);
-        let lines = ["a=1; xspindle_session=2", "spindle_session=3 ;spindle_session=4"];
-        for line in lines {
-            headers.append(header::COOKIE, HeaderValue::from_static(line));
-        }
-        assert_eq!(find(&headers, SESSION), Some("3"));
-        assert_eq!(find(&headers, "a"), Some("1"));
-    }
 
     #[test]
     fn cookies_are_for_this_site_only() {

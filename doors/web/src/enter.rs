@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use spindle_access::{Denied, Login};
 use spindle_engine::Peer;
-use spindle_http::{Answered, Code, Problem, Visitor};
+use spindle_http::{Answered, Code, Problem, THEME_COOKIE, Visitor, cookie_of};
 
 use crate::cookie;
 use crate::pages::job_table::Columns;
@@ -26,8 +26,8 @@ pub(crate) struct Visit {
     /// The nonce is not in the browser yet.
     is_new: bool,
     pub theme: Theme,
-    /// What lists of jobs show.
-    pub columns: Columns,
+    /// What lists of jobs show, if somebody has chosen that.
+    pub columns: Option<Columns>,
     /// The request came over TLS.
     pub is_encrypted: bool,
     /// The path with the query, to come back to.
@@ -69,7 +69,7 @@ impl Theme {
 
     /// Has the browser remember it.
     pub fn keep(self, headers: &mut HeaderMap, encrypted: bool) {
-        cookie::set(headers, cookie::THEME, self.name(), Some(cookie::CHOICE_TIME), encrypted);
+        cookie::set(headers, THEME_COOKIE, self.name(), Some(cookie::CHOICE_TIME), encrypted);
     }
 }
 
@@ -78,7 +78,7 @@ impl Visit {
     pub fn read(web: &Web, request: &Request) -> (Visit, Login) {
         let headers = request.headers();
         let peer = request.extensions().get::<Peer>();
-        let session = cookie::find(headers, cookie::SESSION).and_then(SessionName::read);
+        let session = cookie_of(headers, cookie::SESSION).and_then(SessionName::read);
         let found = session.and_then(|name| {
             let login = web.sessions().find(&name, Instant::now())?;
             Some((name, login))
@@ -95,14 +95,14 @@ impl Visit {
             Some(peer) => login.at(peer.address.ip()),
             None => login,
         };
-        let nonce = cookie::find(headers, cookie::VISIT).and_then(SessionName::read);
+        let nonce = cookie_of(headers, cookie::VISIT).and_then(SessionName::read);
         let is_new = nonce.is_none();
         // The first that looks at a request chooses: there is one for a page and for its problem.
         let chosen = request.extensions().get::<Visit>().map(|visit| visit.nonce.clone());
         let nonce = nonce.map(|nonce| nonce.as_str().to_owned()).or(chosen);
         let nonce = nonce.unwrap_or_else(random_hex::<16>);
-        let theme = Theme::named(cookie::find(headers, cookie::THEME).unwrap_or_default());
-        let columns = Columns::named(cookie::find(headers, cookie::COLUMNS).unwrap_or_default());
+        let theme = Theme::named(cookie_of(headers, THEME_COOKIE).unwrap_or_default());
+        let columns = Columns::named(cookie_of(headers, cookie::COLUMNS).unwrap_or_default());
         let at = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         (Visit { session, nonce, is_new, theme, columns, is_encrypted, at }, login)
     }

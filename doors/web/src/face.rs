@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use spindle_http::{accept_of, preference};
 
-use crate::ask::Ask;
 use crate::enter::Visit;
 use crate::page::Page;
 use crate::pages::{fault, login};
@@ -29,7 +28,7 @@ pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Nex
     if !wants_page(request.uri().path(), request.headers()) {
         return next.run(request).await;
     }
-    let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let method = request.method().clone();
     let (visit, login) = Visit::read(&web, &request);
     request.extensions_mut().insert(visit.clone());
     let response = next.run(request).await;
@@ -37,9 +36,9 @@ pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Nex
     if kind != Some(b"application/problem+json") {
         return response;
     }
-    let ask = Ask { api: web.api(), login };
-    let page = Page { web, visit, ask };
-    if response.status() == StatusCode::UNAUTHORIZED && is_get {
+    let page = Page::new(web, visit, login, &method);
+    if response.status() == StatusCode::UNAUTHORIZED && matches!(method, Method::GET | Method::HEAD)
+    {
         let to = Query::new().with("next", login::own_path(&page.visit.at)).to("/login");
         return Redirect::to(&to).into_response();
     }

@@ -13,7 +13,7 @@
 //! 2. `enter.rs`: who it is, by the session's cookie, a client certificate, or nobody.
 //! 3. `needs.rs` with an `Entrance`: whether they may see this page at all.
 //! 4. `form.rs`, for what changes something: no field of a form is read before its token is checked.
-//! 5. `pages/`: asks the API, and renders with `html/`.
+//! 5. `pages/`: asks the API, and renders with `html/` (the flow of a job with `flow/`).
 //!
 //! Start with `router.rs` (the table of routes). docs/web.md is the page for people.
 
@@ -24,6 +24,7 @@ mod cookie;
 mod decode;
 mod enter;
 mod face;
+mod flow;
 mod form;
 mod html;
 mod live;

@@ -27,6 +27,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Says `moved` after something happened, and nothing else: who may see what is asked when a page is
 /// read. (Browsers drop an event without data.) It costs nothing while nothing happens.
 ///
+/// A page that says how far the log was when it was made (`?log_at=`) hears at once of what has happened
+/// since: before its feed began, or while that was broken.
+///
 /// What workers report of a job is in no record of the log. So the page of a job has a feed of its
 /// own (`?job=ID`), which is moved by that too.
 pub(crate) async fn live(page: Page) -> Asked<Response> {
@@ -34,8 +37,12 @@ pub(crate) async fn live(page: Page) -> Asked<Response> {
         Some(id) => Some(Looked::at(&page, id).await?),
         None => None,
     };
+    let made_at = page.query().get("log_at").and_then(|at| at.parse::<u64>().ok());
     let Page { web, .. } = page;
-    let feed = Feed { moves: web.bridge().moves(), stopping: web.stopping(), web, job };
+    let moves = web.bridge().moves();
+    // Looked at when moves are heard of already.
+    let is_behind = made_at.is_some_and(|at| web.bridge().engine().durable().0 > at);
+    let feed = Feed { moves, stopping: web.stopping(), web, job, is_behind };
     let moved = stream::unfold(feed, |mut feed| async move {
         feed.moved().await?;
         let event = Event::default().event("moved").data("-");
@@ -50,12 +57,17 @@ struct Feed {
     moves: watch::Receiver<()>,
     stopping: watch::Receiver<bool>,
     job: Option<Looked>,
+    /// Something has happened since the page was made, which it has not heard of.
+    is_behind: bool,
 }
 
 impl Feed {
     /// Returns when something has happened since the last time; none when the server stops.
     async fn moved(&mut self) -> Option<()> {
-        let Feed { web, moves, stopping, job } = self;
+        if std::mem::take(&mut self.is_behind) {
+            return Some(());
+        }
+        let Feed { web, moves, stopping, job, .. } = self;
         select! {
             moved = moves.changed() => moved.ok()?,
             () = reported(web.bridge(), job.as_ref()) => {}

@@ -4,8 +4,8 @@ use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit};
 use spindle_http::Needs::{All, Named, Nothing, Server};
 use spindle_http::Table;
 
-/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job or schedule when
-/// the page asks the API; so it does for all else, but here a page is refused before anything is
+/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job, schedule or
+/// batch when the page asks the API; so it does for all else, but here a page is refused before anything is
 /// asked.
 pub(crate) const NEEDS: Table = &[
     ("GET", "/", All(Read)),
@@ -35,6 +35,12 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/schedule/edit", Named(Manage)),
     ("GET", "/schedule/{action}", Named(Manage)),
     ("POST", "/schedule/{action}", Named(Manage)),
+    ("GET", "/batches", All(Read)),
+    ("GET", "/batches/{id}", Named(Read)),
+    ("GET", "/batches/{id}/seal", Named(Submit)),
+    ("POST", "/batches/{id}/seal", Named(Submit)),
+    ("GET", "/batches/{id}/cancel", Named(Manage)),
+    ("POST", "/batches/{id}/cancel", Named(Manage)),
     ("GET", "/constraints", All(Read)),
     ("GET", "/constraint", All(Read)),
     ("GET", "/constraint/edit", All(Manage)),

@@ -1,8 +1,9 @@
 //! One look at a page: who looks, and what is asked for them.
 
 use axum::extract::FromRequestParts;
+use axum::http::Method;
 use axum::http::request::Parts;
-use spindle_access::{Role, Target};
+use spindle_access::{Login, Role, Target};
 use spindle_http::{Answered, Pass};
 
 use crate::ask::Ask;
@@ -15,6 +16,9 @@ pub(crate) struct Page {
     pub web: Web,
     pub visit: Visit,
     pub ask: Ask,
+    /// How far the log was when it was asked for: it shows at least that. None of what answers a form,
+    /// which cannot be read anew.
+    pub log_at: Option<u64>,
 }
 
 impl FromRequestParts<Web> for Page {
@@ -23,15 +27,30 @@ impl FromRequestParts<Web> for Page {
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Answered<Page> {
         let visit = Visit::of(&parts.extensions)?;
         let login = Pass::of(parts)?.into_login();
-        let ask = Ask { api: web.api(), login };
-        Ok(Page { web: web.clone(), visit, ask })
+        Ok(Page::new(web.clone(), visit, login, &parts.method))
     }
 }
 
 impl Page {
+    pub fn new(web: Web, visit: Visit, login: Login, method: &Method) -> Page {
+        let ask = Ask { api: web.api(), login };
+        let log_at = (*method == Method::GET).then(|| web.bridge().engine().durable().0);
+        Page { web, visit, ask, log_at }
+    }
+
     /// Whether who looks at it has a role: what it offers to them. What they do is asked again.
     pub fn may(&self, role: Role) -> bool {
         self.ask.login.clone().authorize(role, Target::Server).is_ok()
+    }
+
+    /// Whether who looks at it may see all queues.
+    pub fn sees_all(&self) -> bool {
+        self.ask.login.clone().authorize(Role::Read, Target::AllQueues).is_ok()
+    }
+
+    /// Whether who looks at it may see the audit log.
+    pub fn sees_audit(&self) -> bool {
+        self.ask.login.clone().authorize(Role::Admin, Target::AllQueues).is_ok()
     }
 
     /// The token of its forms.

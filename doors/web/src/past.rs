@@ -70,14 +70,16 @@ pub(crate) struct Point {
 
 impl Point {
     /// How many in a minute. What was seen for a moment only, as on a server that has just started,
-    /// counts as seen for ten seconds: a burst is no rate.
+    /// counts as seen for a minute: a burst is no rate.
     pub fn a_minute(&self, count: u64) -> Option<f64> {
         let seen_ms = self.seen_ms.max(SEEN_MS_MIN);
         (self.seen_ms > 0).then(|| count as f64 * 60_000.0 / seen_ms as f64)
     }
 }
 
-const SEEN_MS_MIN: u64 = 10_000;
+const SEEN_MS_MIN: u64 = 60_000;
+/// The newest minute is shown once so much of it has been seen.
+const NEWEST_SEEN_MS_MIN: u64 = 45_000;
 
 /// When a chart's first point begins, how long its points are, and how many it has: those of a span
 /// that ends now.
@@ -102,11 +104,12 @@ impl History {
         placed(frame, known)
     }
 
-    /// How many in a minute, for each point. The newest, of a minute that has only just begun, is left
-    /// out if there is another: it would look like a sudden end.
+    /// How many in a minute, for each point. The newest, of a minute of which most is still to come, is
+    /// left out if there is another: it would look like a sudden end, or like a spike.
     pub fn rates(&self, frame: Frame, of: fn(&Point) -> u64) -> Values {
         let newest = self.points.last().filter(|_| self.points.len() > 1);
-        let begun = newest.filter(|point| point.seen_ms < SEEN_MS_MIN).map(|point| &point.at);
+        let begun =
+            newest.filter(|point| point.seen_ms < NEWEST_SEEN_MS_MIN).map(|point| &point.at);
         self.values(
             frame,
             |point| {
@@ -182,17 +185,17 @@ mod tests {
     fn points_stand_where_their_time_is_and_the_rest_is_a_gap() {
         let text = r#"{"step_ms": 60000, "points": [
             {"at": "2026-01-02T02:00:00.000Z", "seen_ms": 60000, "submitted": 9, "done": 0, "failed": 0, "dead": 0},
-            {"at": "2026-01-02T02:05:00.000Z", "seen_ms": 30000, "submitted": 7, "done": 0, "failed": 0, "dead": 2},
+            {"at": "2026-01-02T02:05:00.000Z", "seen_ms": 50000, "submitted": 7, "done": 0, "failed": 0, "dead": 2},
             {"at": "2026-01-02T03:04:00.000Z", "seen_ms": 0, "submitted": 1, "done": 0, "failed": 0, "dead": 1}]}"#;
         let history: History = serde_json::from_str(text).unwrap();
         let now_ms = 1_767_323_045_678;
         let frame = history.frame(Span::Hour, now_ms);
         assert_eq!((frame.begin_ms, frame.step_ms, frame.count), (1_767_319_500_000, 60_000, 60));
         let values = history.values(frame, |point| point.a_minute(point.submitted));
-        assert_eq!((values.len(), values[0], values[1], values[59]), (60, Some(14.0), None, None));
+        assert_eq!((values.len(), values[0], values[1], values[59]), (60, Some(7.0), None, None));
         assert_eq!(history.sum(|point| point.dead), 3);
         let rates = history.rates(frame, |point| point.submitted);
-        assert_eq!((rates[0], rates[59]), (Some(14.0), None));
+        assert_eq!((rates[0], rates[59]), (Some(7.0), None));
         let day = history.frame(Span::Day, now_ms);
         assert_eq!(day.count, 1_440);
     }
@@ -212,14 +215,15 @@ mod tests {
             let rates = history.rates(frame, |point| point.submitted);
             (rates[58], rates[59])
         };
-        assert_eq!(newest(vec![point(now, 9_999)]), (None, Some(30.0)));
+        assert_eq!(newest(vec![point(now, 10_000)]), (None, Some(5.0)));
         let two = |seen_ms| newest(vec![point(before, 60_000), point(now, seen_ms)]);
-        assert_eq!(two(9_999), (Some(5.0), None));
-        assert_eq!(two(10_000), (Some(5.0), Some(30.0)));
+        assert_eq!(two(10_000), (Some(5.0), None), "five in ten seconds are no thirty a minute");
+        assert_eq!(two(44_999), (Some(5.0), None));
+        assert_eq!(two(45_000), (Some(5.0), Some(5.0)));
     }
 
     #[test]
-    fn a_moment_counts_as_ten_seconds() {
+    fn a_moment_counts_as_a_minute() {
         let rate = |seen_ms: u64| {
             let text = format!(
                 r#"{{"at": "", "seen_ms": {seen_ms}, "submitted": 0, "done": 0, "failed": 0, "dead": 0}}"#
@@ -227,7 +231,7 @@ mod tests {
             serde_json::from_str::<Point>(&text).unwrap().a_minute(60)
         };
         assert_eq!(rate(0), None);
-        assert_eq!((rate(1), rate(10_000)), (Some(360.0), Some(360.0)));
-        assert_eq!(rate(20_000), Some(180.0));
+        assert_eq!((rate(1), rate(60_000)), (Some(60.0), Some(60.0)));
+        assert_eq!(rate(120_000), Some(30.0));
     }
 }

@@ -13,8 +13,8 @@ use crate::face::{dressed, face};
 use crate::live::live;
 use crate::needs::NEEDS;
 use crate::pages::{
-    assets, audit, bytes, constraint, constraints, job, job_table, jobd, jobs, login, overview,
-    queue, queues, schedule, schedules, server, submit, theme, workers,
+    assets, audit, batch, batches, bytes, constraint, constraints, job, job_table, jobd, jobs,
+    login, overview, queue, queues, schedule, schedules, server, submit, theme, workers,
 };
 use crate::web::Web;
 
@@ -45,6 +45,13 @@ impl Web {
                 get(actions::schedule_form::show).post(actions::schedule_form::save),
             )
             .route("/schedule/{action}", get(actions::schedule::ask).post(actions::schedule::act))
+            .route("/batches", get(batches::list))
+            .route("/batches/{id}", get(batch::show))
+            .route("/batches/{id}/seal", get(actions::batch::ask_seal).post(actions::batch::seal))
+            .route(
+                "/batches/{id}/cancel",
+                get(actions::batch::ask_cancel).post(actions::batch::cancel),
+            )
             .route("/constraints", get(constraints::list))
             .route("/constraint", get(constraint::show))
             .route(

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use spindle_core::glob;
 use spindle_http::{ConditionBody, RateBody};
 
 use crate::past::Point;
@@ -88,6 +89,14 @@ pub(crate) struct Job {
     pub fails_max: u32,
     #[serde(default)]
     pub tags: Vec<String>,
+    /// The jobs and batches that it waits for or waited for.
+    #[serde(default)]
+    pub after: Vec<Before>,
+    /// What happens to it when one of them dies.
+    pub on_dead: Option<String>,
+    /// The batch that it belongs to.
+    pub batch: Option<u64>,
+    pub fair_key: Option<String>,
     pub unique_key: Option<String>,
     pub traceparent: Option<String>,
     #[serde(default)]
@@ -102,6 +111,42 @@ pub(crate) struct Job {
     pub result: Option<JobResult>,
     #[serde(default)]
     pub history: Vec<Attempt>,
+}
+
+/// A job or a batch that a job waits for or waited for, as it is now; it may be `gone`.
+#[derive(Deserialize)]
+pub(crate) struct Before {
+    pub id: u64,
+    #[serde(default)]
+    pub is_batch: bool,
+    pub status: String,
+}
+
+/// Jobs and batches that are joined by what waits for what.
+#[derive(Deserialize)]
+pub(crate) struct JobFlow {
+    pub nodes: Vec<FlowNode>,
+    pub edges: Vec<FlowEdge>,
+    /// There are more, or some that who asks may not see.
+    pub is_partial: bool,
+}
+
+/// A job or a batch of a flow; one that is `gone` has no queue, and is not known to be a batch.
+#[derive(Deserialize)]
+pub(crate) struct FlowNode {
+    pub id: u64,
+    #[serde(default)]
+    pub is_batch: bool,
+    pub status: String,
+    #[serde(flatten)]
+    pub queue: QueueName,
+}
+
+/// One of a flow is waited for by another.
+#[derive(Deserialize)]
+pub(crate) struct FlowEdge {
+    pub from: u64,
+    pub to: u64,
 }
 
 /// The bytes of a job, read apart from it: raw JSON cannot be read out of a flattened object.
@@ -238,18 +283,15 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Each status with its count, in the order of a job's life.
+    /// All statuses, in the order of a job's life.
+    pub const STATUSES: [&'static str; 7] =
+        ["scheduled", "ready", "leased", "parked", "blocked", "done", "dead"];
+
+    /// Each status with its count.
     pub fn all(&self) -> [(&'static str, u64); 7] {
         let Counts { scheduled, ready, leased, parked, blocked, done, dead } = *self;
-        [
-            ("scheduled", scheduled),
-            ("ready", ready),
-            ("leased", leased),
-            ("parked", parked),
-            ("blocked", blocked),
-            ("done", done),
-            ("dead", dead),
-        ]
+        let counts = [scheduled, ready, leased, parked, blocked, done, dead];
+        std::array::from_fn(|at| (Counts::STATUSES[at], counts[at]))
     }
 }
 
@@ -339,6 +381,60 @@ pub(crate) struct JobdFailed {
 }
 
 #[derive(Deserialize)]
+pub(crate) struct BatchPage {
+    pub batches: Vec<Batch>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Batch {
+    pub id: u64,
+    pub status: String,
+    #[serde(flatten)]
+    pub queue: QueueName,
+    #[serde(default)]
+    pub name: String,
+    pub key: Option<String>,
+    pub parent: Option<u64>,
+    pub jobs: BatchJobs,
+    pub cancelled: bool,
+    pub opened_at: String,
+    pub sealed_at: Option<String>,
+    pub ended_at: Option<String>,
+    pub kept_until: Option<String>,
+}
+
+impl Batch {
+    /// All statuses, in the order of a batch's life.
+    pub const STATUSES: [&'static str; 4] = ["open", "sealed", "done", "ended"];
+}
+
+/// How many jobs of a batch stand how. A batch in it counts as one job.
+#[derive(Deserialize)]
+pub(crate) struct BatchJobs {
+    pub total: u64,
+    pub unfinished: u64,
+    pub done: u64,
+    pub dead: u64,
+    pub gone: u64,
+}
+
+impl BatchJobs {
+    /// How many stand how, and the word for it.
+    pub fn all(&self) -> [(&'static str, u64); 4] {
+        let BatchJobs { unfinished, done, dead, gone, .. } = *self;
+        [("unfinished", unfinished), ("done", done), ("dead", dead), ("gone", gone)]
+    }
+}
+
+/// What a request that cancels a batch has done.
+#[derive(Deserialize)]
+pub(crate) struct BatchCancelled {
+    pub cancelled: u64,
+    pub is_partial: bool,
+}
+
+#[derive(Deserialize)]
 pub(crate) struct ConstraintPage {
     pub constraints: Vec<Constraint>,
     pub next_cursor: Option<String>,
@@ -360,6 +456,20 @@ pub(crate) struct Constraint {
     #[serde(default)]
     pub notes: Vec<String>,
     pub buckets: Vec<Bucket>,
+}
+
+impl Constraint {
+    /// Whether jobs of a queue may fall under it, as far as the queue's name says.
+    pub fn may_match(&self, queue: &QueueName) -> bool {
+        let is_known = self.unreadable.is_none();
+        match (&self.queue, &self.queue_glob) {
+            (Some(name), _) => queue.queue.as_ref() == Some(name),
+            (None, Some(glob)) => {
+                queue.bytes().is_some_and(|name| glob::fits(glob.as_bytes(), &name))
+            }
+            (None, None) => is_known,
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure the gates of the project; servers are started and stopped by the bench itself
-    Suite(SuiteArgs),
+    Suite(Box<SuiteArgs>),
     /// A flood of one door, as a process of its own
     #[command(hide = true)]
     Flood(FloodArgs),
@@ -75,6 +75,13 @@ pub(crate) struct Programs {
     /// The program to start as Python, for its sqlite3
     #[arg(long = "python", value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
+    /// The program to start as Redis, for workers of other libraries
+    #[arg(long = "redis-program", value_name = "PROGRAM", default_value = "redis-server")]
+    pub(crate) redis: PathBuf,
+    /// The folder with client libraries, ours and others, where `cargo xtask bench` installs them
+    /// [default: the target folder that this program is in]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) libraries: Option<PathBuf>,
 }
 
 /// Flags of `flood`.

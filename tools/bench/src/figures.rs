@@ -24,6 +24,10 @@ pub(crate) struct Figures {
     pub(crate) server_cpu_us_per_job: Option<f64>,
     /// How many cores the server process kept busy.
     pub(crate) server_cores: Option<f64>,
+    /// User and system time of the server process in a second in which nothing happens.
+    pub(crate) idle_cpu_us_per_s: Option<f64>,
+    /// From when schedules were due to when their jobs came.
+    pub(crate) lateness: Option<Percentiles>,
     /// The most memory the server ever had resident.
     pub(crate) resident_peak_mib: Option<f64>,
     /// From the start of its process to its first answer.
@@ -37,6 +41,12 @@ impl Figures {
             let Percentiles { p50_us, p99_us, .. } = request;
             let cores = self.server_cores.map(|cores| format!(", {cores:.1} cores"));
             return format!("p50 {p50_us:.0} us, p99 {p99_us:.0} us{}", cores.unwrap_or_default());
+        }
+        if let Some(Percentiles { p50_us, p99_us, max_us, .. }) = self.lateness {
+            return format!("late by {p50_us:.0} us, p99 {p99_us:.0} us, at most {max_us:.0} us");
+        }
+        if let Some(used) = self.idle_cpu_us_per_s {
+            return format!("{used:.0} us of CPU a second");
         }
         match (self.start_s, self.rate_per_s) {
             (Some(start), _) => format!("starts in {start:.2} s"),
@@ -55,6 +65,10 @@ pub(crate) enum Figure {
     RequestP95,
     RequestP99,
     AnswerBytes,
+    IdleCpu,
+    LatenessP50,
+    LatenessP99,
+    LatenessMax,
     PeakMemory,
     StartTime,
 }
@@ -69,6 +83,10 @@ impl Figure {
             Self::RequestP95 => run.request.map(|request| request.p95_us),
             Self::RequestP99 => run.request.map(|request| request.p99_us),
             Self::AnswerBytes => run.answer_bytes,
+            Self::IdleCpu => run.idle_cpu_us_per_s,
+            Self::LatenessP50 => run.lateness.map(|late| late.p50_us),
+            Self::LatenessP99 => run.lateness.map(|late| late.p99_us),
+            Self::LatenessMax => run.lateness.map(|late| late.max_us),
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -83,6 +101,10 @@ impl Figure {
             Self::RequestP95 => ("p95 of requests", "us", 0),
             Self::RequestP99 => ("p99 of requests", "us", 0),
             Self::AnswerBytes => ("largest answer", "bytes", 0),
+            Self::IdleCpu => ("server CPU a second, idle", "us", 0),
+            Self::LatenessP50 => ("p50 of lateness", "us", 0),
+            Self::LatenessP99 => ("p99 of lateness", "us", 0),
+            Self::LatenessMax => ("greatest lateness", "us", 0),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

@@ -8,7 +8,8 @@
 //! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
 //! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
-//! load, [`order`] submits jobs that wait for others or take turns, [`load`] plays a plan over many
+//! load, [`order`] submits jobs that wait for others or take turns, [`schedules`] has schedules fire
+//! beside a load, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
 //! connections, [`wire`] is the protocols as bytes.
 
 mod cli;
@@ -22,12 +23,14 @@ mod peer;
 mod process;
 mod report;
 mod run;
+mod schedules;
 mod server;
 mod session;
 mod shares;
 mod stats;
 mod suite;
 mod wire;
+mod workers;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -14,6 +14,21 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
+/// What the threads of process `pid` have used so far, to the nanosecond; those that have ended do
+/// not count.
+pub(crate) fn cpu_time_of_threads(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/task");
+    let mut used = Duration::ZERO;
+    for task in fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
+        let path = task?.path().join("schedstat");
+        let stat = fs::read_to_string(&path);
+        let stat = stat.with_context(|| format!("cannot read {}", path.display()))?;
+        let nanoseconds = stat.split_ascii_whitespace().next().and_then(|text| text.parse().ok());
+        used += Duration::from_nanos(nanoseconds.context("a thread has no CPU time")?);
+    }
+    Ok(used)
+}
+
 /// utime + stime: the 14th and 15th field. The 2nd is a name that may contain anything, so
 /// fields are counted from its closing parenthesis.
 fn ticks_used(stat: &str) -> Option<u64> {
@@ -71,6 +86,7 @@ mod tests {
         let pid = std::process::id();
         assert!(resident_peak_kib(pid).unwrap() > 0);
         cpu_time(pid).unwrap();
+        assert!(cpu_time_of_threads(pid).unwrap() > Duration::ZERO);
     }
 
     #[test]

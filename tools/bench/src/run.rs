@@ -15,6 +15,7 @@ use crate::wire::waiting_jobs;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// What the log of a waiting job takes at most, with what is prepared ahead.
 pub(crate) const DISK_BYTES_PER_JOB: u64 = 600;
@@ -61,7 +62,9 @@ pub(crate) fn once(
             site.play(Plan::drains(jobs, connections))
         }
         Load::Idle => site.idle(jobs),
-        Load::Floods | Load::Pages => bail!("that takes a server with all doors"),
+        Load::Floods | Load::Pages | Load::Schedules | Load::Workers(_) => {
+            bail!("that is measured in another way")
+        }
         Load::Waiting | Load::WaitingBesideFew => {
             let filled = site.fill(jobs)?;
             Ok(Figures { start_s: site.restart()?.start_s, ..filled })
@@ -106,6 +109,11 @@ impl Site {
     /// How many threads of the server have a name that starts so.
     pub(crate) fn threads_named(&self, start: &str) -> Result<usize> {
         process::threads_named(self.running.pid(), start)
+    }
+
+    /// What the server's threads have used so far.
+    pub(crate) fn cpu_time_of_threads(&self) -> Result<Duration> {
+        process::cpu_time_of_threads(self.running.pid())
     }
 
     /// Lets so many jobs wait.

@@ -77,55 +77,9 @@ impl Server {
 
     /// Starts it on an empty folder under `dir`.
     pub(crate) fn start(&self, dir: &Path) -> Result<Running> {
-        let folder = tempfile::Builder::new()
-            .prefix("spindle-bench-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot make a folder in {}", dir.display()))?;
-        fs::create_dir(data_of(&folder))?;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let address = free_address()?;
-            match self.launch(&folder, address, connects) {
-                Ok(process) => {
-                    return Ok(Running { address, process, folder, server: self.clone() });
-                }
-                Err(error) if tries == START_TRIES => {
-                    return Err(error.context(format!("cannot start {}", self.name())));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Starts the process and waits until it is there.
-    fn launch(
-        &self,
-        folder: &TempDir,
-        address: SocketAddr,
-        is_there: impl Fn(SocketAddr) -> Result<()>,
-    ) -> Result<Process> {
-        let output = folder.path().join("output");
-        let mut command = self.command(&data_of(folder), address)?;
-        command.stdin(Stdio::null()).stdout(File::create(&output)?);
-        command.stderr(File::options().append(true).open(&output)?);
-        let program = command.get_program().to_owned();
-        let began = Instant::now();
-        let child =
-            command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
-        let mut process = Process(child);
-        while let Err(error) = is_there(address) {
-            if let Some(status) = process.0.try_wait()? {
-                let said = fs::read_to_string(&output).unwrap_or_default();
-                bail!("it ended with {status} before it answered; it said: {}", tail(&said));
-            }
-            if began.elapsed() > START_TIME_MAX {
-                let context = format!("it does not answer on {address} in {START_TIME_MAX:?}");
-                return Err(error.context(context));
-            }
-            sleep(POLL_PAUSE);
-        }
-        Ok(process)
+        let command = |data: &Path, address| self.command(data, address);
+        let (address, process, folder) = start(&self.name(), dir, command)?;
+        Ok(Running { address, process, folder, server: self.clone() })
     }
 
     fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
@@ -199,6 +153,65 @@ impl Server {
     }
 }
 
+/// Starts what a command makes of a data folder and an address, on an empty folder under `dir`.
+pub(crate) fn start(
+    name: &str,
+    dir: &Path,
+    command: impl Fn(&Path, SocketAddr) -> Result<Command>,
+) -> Result<(SocketAddr, Process, TempDir)> {
+    let folder = empty_folder(dir)?;
+    fs::create_dir(data_of(&folder))?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let address = free_address()?;
+        match launch(command(&data_of(&folder), address)?, &folder, address, connects) {
+            Ok(process) => return Ok((address, process, folder)),
+            Err(error) if tries == START_TRIES => {
+                return Err(error.context(format!("cannot start {name}")));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A folder under `dir` that goes with its handle.
+pub(crate) fn empty_folder(dir: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("spindle-bench-")
+        .tempdir_in(dir)
+        .with_context(|| format!("cannot make a folder in {}", dir.display()))
+}
+
+/// Starts a process and waits until it is there.
+fn launch(
+    mut command: Command,
+    folder: &TempDir,
+    address: SocketAddr,
+    is_there: impl Fn(SocketAddr) -> Result<()>,
+) -> Result<Process> {
+    let output = folder.path().join("output");
+    command.stdin(Stdio::null()).stdout(File::create(&output)?);
+    command.stderr(File::options().append(true).open(&output)?);
+    let program = command.get_program().to_owned();
+    let began = Instant::now();
+    let child =
+        command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
+    let mut process = Process(child);
+    while let Err(error) = is_there(address) {
+        if let Some(status) = process.0.try_wait()? {
+            let said = fs::read_to_string(&output).unwrap_or_default();
+            bail!("it ended with {status} before it answered; it said: {}", tail(&said));
+        }
+        if began.elapsed() > START_TIME_MAX {
+            let context = format!("it does not answer on {address} in {START_TIME_MAX:?}");
+            return Err(error.context(context));
+        }
+        sleep(POLL_PAUSE);
+    }
+    Ok(process)
+}
+
 /// The server's tokens file, beside its data folder, with one token for the queues of [`Jobs`].
 fn write_tokens(program: &Path, data: &Path) -> Result<PathBuf> {
     let queues = format!("{QUEUE_PREFIX}*");
@@ -244,13 +257,14 @@ fn data_of(folder: &TempDir) -> PathBuf {
     folder.path().join("data")
 }
 
-fn tail(text: &str) -> &str {
+/// The end of what a program said.
+pub(crate) fn tail(text: &str) -> &str {
     let from = text.len().saturating_sub(2_000);
     text.get(from..).unwrap_or(text).trim()
 }
 
 /// A child that does not outlive its handle.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -308,7 +322,8 @@ impl Running {
         self.process.0.kill()?;
         ensure!(!self.process.0.wait()?.success(), "the server ended before it was killed");
         let began = Instant::now();
-        self.process = self.server.launch(&self.folder, self.address, is_there)?;
+        let command = self.server.command(&data_of(&self.folder), self.address)?;
+        self.process = launch(command, &self.folder, self.address, is_there)?;
         Ok(began.elapsed())
     }
 }

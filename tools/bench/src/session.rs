@@ -7,9 +7,11 @@ use crate::machine::{Machine, require_disk, require_room};
 use crate::pages;
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
+use crate::schedules;
 use crate::server::{Server, free_address};
 use crate::shares::{self, Flood};
 use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Order, Peer, SUITES, Security, Suite};
+use crate::workers::{self, Feed, Language};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
@@ -68,6 +70,13 @@ fn spindle(args: &SuiteArgs) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// Where `cargo xtask bench` installs libraries: this program is in `TARGET/release`.
+fn libraries() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let target = program.parent().and_then(Path::parent);
+    Ok(target.context("this program is in no target folder: name one with --libraries")?.to_owned())
+}
+
 /// What the suites of a session share.
 struct Session<'a> {
     args: &'a SuiteArgs,
@@ -99,6 +108,8 @@ impl Session<'_> {
         match suite.load {
             Load::Floods => return self.flooded(suite),
             Load::Pages => return self.paged(suite),
+            Load::Schedules => return self.scheduled(suite),
+            Load::Workers(language) => return self.worked(suite, language),
             _ => {}
         }
         let contestants = self.contestants(suite)?;
@@ -376,6 +387,90 @@ impl Session<'_> {
             judgements.extend(Judgement::of(&name, Figure::Rate, series, Some(nobody), wanted));
         }
         Ok((vec![read, open], judgements))
+    }
+
+    /// What schedules cost an idle server, and how late they fire, each round on a fresh server.
+    fn scheduled(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "schedules are measured of one program at a time");
+        let divisor = u32::try_from(self.divisor)?;
+        let count = u32::try_from(suite.jobs)? / divisor;
+        let mut idle = self.scenario(suite, Some("idle"), &[]);
+        for server in [format!("{count} schedules"), "no schedule".to_owned()] {
+            idle.series.push(Series { server, runs: vec![] });
+        }
+        let mut due = self.scenario(suite, Some("due"), &[]);
+        for spread in schedules::SPREADS {
+            due.series.push(Series { server: spread.title(), runs: vec![] });
+        }
+        for round in 1..=self.runs {
+            let mut site = schedules::Site::open(&self.spindle, &self.args.dir, count)?;
+            let time = schedules::IDLE_TIME / divisor;
+            let without = site.idle(time)?;
+            site.put_far()?;
+            for (series, figures) in idle.series.iter_mut().zip([site.idle(time)?, without]) {
+                self.progress(suite, round, &series.server, &figures);
+                series.runs.push(figures);
+            }
+            for (series, spread) in due.series.iter_mut().zip(schedules::SPREADS) {
+                let seconds = (spread.seconds / divisor).max(1);
+                let figures = site.fire(seconds).with_context(|| spread.title())?;
+                self.progress(suite, round, &series.server, &figures);
+                series.runs.push(figures);
+            }
+        }
+
+        let bound = |bound: f64| Some(Bound::AtMost(bound)).filter(|_| !self.args.quick);
+        let (with, without) = (&idle.series[0], &idle.series[1]);
+        let idle_max = bound(schedules::IDLE_CPU_RATIO_MAX);
+        let cost = Judgement::of(&idle.name, Figure::IdleCpu, with, Some(without), idle_max);
+        let mut judgements = Vec::from_iter(cost);
+        for (series, spread) in due.series.iter().zip(schedules::SPREADS) {
+            let name = format!("{}: {}", due.name, series.server);
+            let late_max = bound(schedules::LATENESS_US_MAX).filter(|_| spread.is_judged);
+            let p99 = Judgement::of(&name, Figure::LatenessP99, series, None, late_max);
+            let [p50, max] = [Figure::LatenessP50, Figure::LatenessMax]
+                .map(|figure| Judgement::of(&name, figure, series, None, None));
+            judgements.extend([p50, p99, max].into_iter().flatten());
+        }
+        Ok((vec![idle, due], judgements))
+    }
+
+    /// A worker of each library in turn, with jobs that wait and with jobs that come meanwhile.
+    fn worked(&self, suite: &Suite, language: Language) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "workers are measured of one program at a time");
+        let programs = &self.args.programs;
+        let libraries = programs.libraries.clone().map_or_else(libraries, Ok)?;
+        let site = workers::Site::new(
+            &self.spindle,
+            &programs.redis,
+            &libraries,
+            &self.args.dir,
+            language,
+        )?;
+        let (contestants, jobs) = (language.contestants(), suite.jobs / self.divisor);
+        let (mut scenarios, mut judgements) = (vec![], vec![]);
+        for feed in Feed::ALL {
+            let mut scenario = self.scenario(suite, Some(feed.title()), &[]);
+            for one in contestants {
+                scenario.series.push(Series { server: one.name.to_owned(), runs: vec![] });
+            }
+            for round in 1..=self.runs {
+                for (series, one) in scenario.series.iter_mut().zip(contestants) {
+                    let figures = site.measure(one, feed, jobs).with_context(|| one.name)?;
+                    self.progress(suite, round, one.name, &figures);
+                    series.runs.push(figures);
+                }
+            }
+            for (ours, theirs, bound) in language.pairs() {
+                let (ours, theirs) = (&scenario.series[*ours], &scenario.series[*theirs]);
+                let name = format!("{}: {}", scenario.name, ours.server);
+                // One that submits may be slower than the worker.
+                let bound = bound.filter(|_| feed == Feed::Before && !self.args.quick);
+                judgements.extend(Judgement::of(&name, Figure::Rate, ours, Some(theirs), bound));
+            }
+            scenarios.push(scenario);
+        }
+        Ok((scenarios, judgements))
     }
 
     fn progress(&self, suite: &Suite, round: u32, name: &str, figures: &Figures) {

@@ -5,6 +5,7 @@
 //! the ratios that the rounds had.
 
 use crate::figures::Figure;
+use crate::workers::Language;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -75,6 +76,12 @@ pub(crate) enum Load {
     /// All jobs wait. Life cycles over 8 connections a side go on while every web page is read, and
     /// then beside open pages and without: see [`pages`](crate::pages).
     Pages,
+    /// As many schedules as there are jobs wait, and fire beside life cycles: see
+    /// [`schedules`](crate::schedules).
+    Schedules,
+    /// A worker of a client library does jobs of a task that does nothing: see
+    /// [`workers`](crate::workers).
+    Workers(Language),
 }
 
 /// What decides which of the jobs that wait is next.
@@ -220,6 +227,12 @@ const fn idle(name: &'static str, security: Security, gates: &'static [Gate]) ->
     Suite { name, door: Door::Workq, security, load: Load::Idle, jobs: 10_000, peers: &[], gates }
 }
 
+/// Workers of our client library; what they are compared with stands in [`workers`](crate::workers).
+const fn workers(name: &'static str, language: Language) -> Suite {
+    let (door, security, load) = (Door::Api, Security::Plain, Load::Workers(language));
+    Suite { name, door, security, load, jobs: 10_000, peers: &[], gates: &[] }
+}
+
 /// All suites, in the order they run.
 pub(crate) const SUITES: &[Suite] = &[
     life_cycles(
@@ -328,6 +341,17 @@ pub(crate) const SUITES: &[Suite] = &[
         gates: &[],
     },
     Suite {
+        name: "schedules-10k",
+        door: Door::Workq,
+        security: Security::Plain,
+        load: Load::Schedules,
+        jobs: 10_000,
+        peers: &[],
+        gates: &[],
+    },
+    workers("python-worker", Language::Python),
+    workers("node-worker", Language::Node),
+    Suite {
         name: "waiting-1m",
         door: Door::Workq,
         security: Security::Plain,
@@ -395,6 +419,14 @@ impl Suite {
             Load::Pages => format!(
                 "{jobs} waiting jobs and life cycles: web pages, and what open ones cost the life \
                  cycles"
+            ),
+            Load::Schedules => format!(
+                "{jobs} schedules: what they cost while none is due, and how late they fire beside \
+                 life cycles"
+            ),
+            Load::Workers(language) => format!(
+                "{jobs} jobs that do nothing, by one process of a worker in {language:?}, beside \
+                 other libraries"
             ),
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \

@@ -112,6 +112,14 @@ fn what_cannot_be_started_is_named() {
 }
 
 #[test]
+fn libraries_that_are_not_installed_fail_the_suite() {
+    for only in ["python-worker", "node-worker"] {
+        let flags = ["--spindle", FAKE, "--libraries", "./none", "--only", only];
+        check_refusal(&flags, "", "installs it");
+    }
+}
+
+#[test]
 fn floods_need_all_doors_and_one_program() {
     let flags = ["--spindle", FAKE, "--only", "shares-workq"];
     check_refusal(&flags, "", "one connection, 1,000 submits deep: warming up: Connection refused");

@@ -49,6 +49,22 @@ counts! {
     queue_full = "refused by a full queue",
     /// Jobs refused because the server held as many as it may.
     server_full = "refused by a full server",
+    /// Jobs that had to wait for others: new ones, and retried ones.
+    blocked = "jobs blocked",
+    /// Such jobs that went on.
+    unblocked = "that went on",
+    /// Batches opened.
+    batches = "batches",
+    /// Batches sealed, or cancelled while they were open.
+    batches_sealed = "batches sealed",
+    /// Ends of batches, also of those that a retried job had made unfinished again.
+    batches_ended = "ends of batches",
+    /// Such ends that somebody waited for.
+    batch_ends = "ends of batches awaited",
+    /// Leases of a fair queue in which several keys had ready jobs.
+    fair_turns = "turns of keys",
+    /// Such leases of a job that would not have been the first without turns.
+    fair_turns_ahead = "that changed the order",
     /// Times of schedules at which a job came.
     firings = "schedules fired",
     /// Of missed times.
@@ -141,4 +157,18 @@ counts! {
     failed_syncs = "failed syncs",
     /// Restarts after one of them on a machine that stayed up.
     failed_kills = "restarts of the process after one",
+    /// Answers of a log at the other end of a network that were lost.
+    lost_answers = "lost answers",
+    /// Crashes with several records on their way there.
+    flying_crashes = "crashes with several records on their way",
+    /// Of which some arrived after the crash, and others did not.
+    flying_parts = "that left a part of them",
+    /// Times that a node won the lead of a shared log.
+    takeovers = "takeovers",
+    /// Leaders that learned that another one leads.
+    deposed = "leaders deposed",
+    /// Records that a deposed leader had behind its successor's first one, when a node took over.
+    fenced = "fenced records met",
+    /// Answers of leaders that left.
+    answers = "answers of leaders",
 }

@@ -11,7 +11,7 @@ use spindle_core::{
 
 use crate::defaults::defaults;
 use crate::model::{Model, fold_difference};
-use crate::workload::{Step, View, Workload};
+use crate::workload::{Profile, Step, View, Workload};
 
 /// Moved deadlines after a restart lie at least this far ahead.
 const GRACE_MS: u64 = 30_000;
@@ -64,7 +64,7 @@ impl Direct {
 
     /// Runs a seed for so many steps, comparing after each.
     pub fn run(&mut self, seed: u64, steps: u64) -> Result<(), Difference> {
-        let mut workload = Workload::new(seed);
+        let mut workload = Workload::new(seed, Profile::Mixed);
         for step in 0..steps {
             let view =
                 View { model: &self.model, finished: Some(&self.finished), now_ms: self.now_ms };
@@ -75,7 +75,8 @@ impl Direct {
             self.take(&next).map_err(|why| self.difference(step, &next, why))?;
             let view =
                 View { model: &self.model, finished: Some(&self.finished), now_ms: self.now_ms };
-            if let Some(command) = workload.schedules(view) {
+            for command in [workload.schedules(view), workload.batches(view)].into_iter().flatten()
+            {
                 let next = Step::Ask(command);
                 self.take(&next).map_err(|why| self.difference(step, &next, why))?;
             }
@@ -132,7 +133,7 @@ impl Direct {
     fn ends_spent(&mut self, command: &Command, events: &[(Event, bool)]) -> bool {
         let Command::Lease(lease) = command else { return false };
         let (choices, _) = self.model.lease_choices(lease, self.now_ms);
-        let [(Event::Finished(image), _)] = events else { return false };
+        let Some((Event::Finished(image), _)) = events.first() else { return false };
         let id = JobId(image.id);
         let spent = choices.contains(&id) && self.model.is_spent(id);
         if spent {
@@ -175,7 +176,7 @@ impl Direct {
             outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
         }
         outcome.map(|()| {
-            assert!(self.decision.events.len() <= EVENTS_MAX, "too many events");
+            assert!(self.decision.events.len() <= 2 * EVENTS_MAX, "too many events");
             std::mem::take(&mut self.decision.events)
         })
     }

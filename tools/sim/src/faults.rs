@@ -8,6 +8,7 @@ pub struct Planted {
     pub(crate) engine: Faults,
     pub(crate) log: spindle_log::Faults,
     pub(crate) folder_not_synced: bool,
+    pub(crate) followers_answer: bool,
     pub(crate) door: DoorFaults,
 }
 
@@ -46,6 +47,24 @@ macro_rules! faults {
 faults! {
     /// Answers leave when their record is written, before it is synced.
     AnswerBeforeSync => engine.answer_before_sync;
+    /// The durable position moves to a record whose answer came before that of an earlier one.
+    AcknowledgedOutOfOrder => engine.acknowledged_out_of_order;
+    /// An answer opens the gates of all batches that are on their way.
+    GateOpenedByEarlierBatch => engine.gate_opened_by_earlier_batch;
+    /// A lost answer is taken for a good one.
+    UnknownIsCommitted => engine.unknown_is_committed;
+    /// A leader answers whether it holds the lease or not.
+    LeaseUnchecked => engine.lease_unchecked;
+    /// A new leader does not wait until its epoch record is committed, and is not silent.
+    EpochNotAwaited => engine.epoch_not_awaited;
+    /// A new leader answers while the lease of the one before it may run.
+    SilenceSkipped => engine.silence_skipped;
+    /// An append that is tried again proves the time of the later try.
+    LaterTryProves => engine.later_try_proves;
+    /// What a deposed leader has appended behind its successor's epoch record is folded.
+    LateAppendTaken => engine.late_append_taken;
+    /// A node that follows answers by what it has read.
+    FollowersAnswer => followers_answer;
     /// What lies behind a cut tail is left there.
     GhostFrame => log.tail_left;
     /// Old records go before the images that replace them are committed.
@@ -102,6 +121,12 @@ faults! {
     GoneGoesUnnoticed => engine.core.gone_goes_unnoticed;
     /// A start forgets which jobs wait for which.
     FlowsForgotten => engine.flows_forgotten;
+    /// A job of a batch that goes without having been done is not counted.
+    GoneMemberUncounted => engine.core.gone_member_uncounted;
+    /// Compaction loses batches.
+    BatchNotCompacted => engine.core.batch_not_compacted;
+    /// A job is added to a sealed batch.
+    AddedToSealedBatch => engine.core.added_to_sealed_batch;
     /// The turn of a key does not move on when one of its jobs is leased.
     TurnNotTaken => engine.core.turn_not_taken;
     /// A key that comes back takes the turns that it missed.

@@ -2,7 +2,7 @@
 //!
 //! [`model`] says what has to happen, [`workload`] makes up commands, [`direct`] gives them to the
 //! core alone and compares after every command, [`run`] gives them to the whole engine over a log
-//! on a disk that crashes, [`log_alone`] tests only the log. Everything comes out of one seed: the
+//! on a disk that crashes, [`nodes`] has several engines on one shared log, [`log_alone`] tests only the log. Everything comes out of one seed: the
 //! same seed is the same run.
 
 pub mod counts;
@@ -11,5 +11,6 @@ pub mod direct;
 pub mod faults;
 pub mod log_alone;
 pub mod model;
+pub mod nodes;
 pub mod run;
 pub mod workload;

@@ -9,6 +9,7 @@ use spindle_sim::counts::Counts;
 use spindle_sim::direct::Direct;
 use spindle_sim::faults::{FaultName, Planted};
 use spindle_sim::run::{COMMANDS_MIN, Run};
+use spindle_sim::workload::Profile;
 
 /// Simulates the server: core, engine and log, with crashes, judged by a model.
 #[derive(Parser)]
@@ -29,9 +30,15 @@ struct Arguments {
     /// Plants a fault that has to be found.
     #[arg(long, value_enum)]
     fault: Option<FaultName>,
+    /// What seeds do most.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "core")]
+    profile: Profile,
     /// Asks the core alone, without engine, log and crashes.
     #[arg(long)]
     core: bool,
+    /// Has several nodes share one log.
+    #[arg(long, conflicts_with_all = ["core", "profile"])]
+    nodes: bool,
 }
 
 fn main() -> ExitCode {
@@ -45,7 +52,7 @@ fn main() -> ExitCode {
             let counted: Vec<String> = counts
                 .named()
                 .iter()
-                .filter(|(_, count)| !arguments.core || *count > 0)
+                .filter(|(_, count)| !(arguments.core || arguments.nodes) || *count > 0)
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
             println!("sim: {count} seeds, {}: all hold", counted.join(", "));
@@ -103,17 +110,28 @@ fn one(seed: u64, arguments: &Arguments) -> Result<Counts, String> {
         return Ok(Counts { commands: COMMANDS_MIN, ..Counts::default() });
     }
     let planted = arguments.fault.map(Planted::one).unwrap_or_default();
-    Run::seed(seed, planted, arguments.trace).map_err(|violation| violation.to_string())
+    if arguments.nodes {
+        return spindle_sim::nodes::run(seed, planted, arguments.trace);
+    }
+    Run::seed_of(arguments.profile, seed, planted, arguments.trace)
+        .map_err(|violation| violation.to_string())
 }
 
 fn rerun(seed: u64, arguments: &Arguments) -> String {
     use clap::ValueEnum;
+    let is_other = arguments.profile != Profile::default();
     let mut command = format!("cargo xtask sim --seed {seed} --trace");
     if let Some(fault) = arguments.fault.and_then(|fault| fault.to_possible_value()) {
         command.push_str(&format!(" --fault {}", fault.get_name()));
     }
+    if let Some(profile) = arguments.profile.to_possible_value().filter(|_| is_other) {
+        command.push_str(&format!(" --profile {}", profile.get_name()));
+    }
     if arguments.core {
         command.push_str(" --core");
+    }
+    if arguments.nodes {
+        command.push_str(" --nodes");
     }
     command
 }

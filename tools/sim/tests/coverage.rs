@@ -5,10 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use spindle_sim::counts::Counts;
 use spindle_sim::faults::Planted;
+use spindle_sim::nodes;
 use spindle_sim::run::Run;
+use spindle_sim::workload::Profile;
 
 /// Seeds until everything was done, at most. What is rare takes some tens.
 const SEEDS_MAX: u64 = 120;
+/// One seed in so many has several records on their way.
+const IN_FLIGHT_EVERY: u64 = 8;
 
 fn missing(counts: &Counts) -> Vec<&'static str> {
     counts.named().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
@@ -27,9 +31,16 @@ fn seeds_do_all_that_is_counted() {
             if seed >= SEEDS_MAX {
                 return;
             }
-            match Run::seed(seed, Planted::default(), false) {
+            // What several records on their way bring does not come without them.
+            let is_in_flight = seed.is_multiple_of(IN_FLIGHT_EVERY);
+            let profile = if is_in_flight { Profile::InFlight } else { Profile::Mixed };
+            match Run::seed_of(profile, seed, Planted::default(), false) {
                 Ok(counts) => lock().add(counts),
                 Err(violation) => panic!("seed {seed}: {violation}"),
+            }
+            match nodes::run(seed, Planted::default(), false) {
+                Ok(counts) => lock().add(counts),
+                Err(why) => panic!("seed {seed} of nodes: {why}"),
             }
         }
     };
@@ -42,4 +53,16 @@ fn seeds_do_all_that_is_counted() {
     let all = lock();
     let missing = missing(&all);
     assert!(missing.is_empty(), "{missing:?} never came in {SEEDS_MAX} seeds: {all:?}");
+}
+
+/// With one seed of the other profile, a search of a hundred sees a million.
+#[test]
+fn a_seed_of_schedules_fires_thousands_of_times_over_crashes_and_clocks() {
+    let counts = Run::seed_of(Profile::Schedules, 1, Planted::default(), false);
+    let counts = counts.unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(counts.firings + counts.firings_made_up >= 4_000, "{counts:?}");
+    let outcomes = [counts.firings_missed, counts.firings_overlapped, counts.firings_refused];
+    assert!(outcomes.iter().all(|count| *count > 0), "{counts:?}");
+    let clocks = counts.clocks_ahead + counts.clocks_behind + counts.clocks_set_right;
+    assert!(counts.crashes >= 3 && counts.trims >= 1 && clocks > 0, "{counts:?}");
 }

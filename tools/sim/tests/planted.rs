@@ -4,17 +4,54 @@
 use clap::ValueEnum;
 use spindle_sim::counts::Counts;
 use spindle_sim::faults::{FaultName, Planted};
+use spindle_sim::nodes;
 use spindle_sim::run::Run;
+use spindle_sim::workload::Profile;
 
 /// A fault has to be found within so many seeds.
 const SEEDS_MAX: u64 = 40;
 
+/// Faults that only show with several records on their way.
+const IN_FLIGHT: [FaultName; 3] = [
+    FaultName::AcknowledgedOutOfOrder,
+    FaultName::GateOpenedByEarlierBatch,
+    FaultName::UnknownIsCommitted,
+];
+
+/// Faults that only show where several nodes share a log.
+const OF_NODES: [FaultName; 6] = [
+    FaultName::LeaseUnchecked,
+    FaultName::SilenceSkipped,
+    FaultName::EpochNotAwaited,
+    FaultName::LaterTryProves,
+    FaultName::LateAppendTaken,
+    FaultName::FollowersAnswer,
+];
+
+#[track_caller]
+fn is_found_among_nodes(fault: FaultName) {
+    let found = (0..SEEDS_MAX).find(|seed| {
+        nodes::run(*seed, Planted::one(fault), false).is_err()
+            && nodes::run(*seed, Planted::default(), false).is_ok()
+    });
+    assert!(found.is_some(), "{fault:?} was not found in {SEEDS_MAX} seeds");
+}
+
+#[test]
+fn a_lost_answer_that_is_taken_for_a_good_one_is_found_among_nodes() {
+    is_found_among_nodes(FaultName::UnknownIsCommitted);
+}
+
 #[track_caller]
 fn is_found(fault: FaultName) {
+    if OF_NODES.contains(&fault) {
+        return is_found_among_nodes(fault);
+    }
+    let profile = if IN_FLIGHT.contains(&fault) { Profile::InFlight } else { Profile::Mixed };
     let found = (0..SEEDS_MAX).find(|seed| {
         // It has to be this fault that is found, not another.
-        Run::seed(*seed, Planted::one(fault), false).is_err()
-            && Run::seed(*seed, Planted::default(), false).is_ok()
+        Run::seed_of(profile, *seed, Planted::one(fault), false).is_err()
+            && Run::seed_of(profile, *seed, Planted::default(), false).is_ok()
     });
     assert!(found.is_some(), "{fault:?} was not found in {SEEDS_MAX} seeds");
 }
@@ -38,6 +75,15 @@ macro_rules! planted {
 
 planted! {
     an_answer_before_its_sync_is_found AnswerBeforeSync,
+    an_acknowledgement_that_overtakes_another_is_found AcknowledgedOutOfOrder,
+    a_gate_that_an_earlier_batch_opens_is_found GateOpenedByEarlierBatch,
+    a_lost_answer_that_is_taken_for_a_good_one_is_found UnknownIsCommitted,
+    a_leader_that_answers_without_the_lease_is_found LeaseUnchecked,
+    an_epoch_record_that_is_not_awaited_is_found EpochNotAwaited,
+    a_new_leader_that_is_not_silent_is_found SilenceSkipped,
+    a_later_try_that_proves_its_own_time_is_found LaterTryProves,
+    a_late_append_that_is_folded_is_found LateAppendTaken,
+    a_follower_that_answers_is_found FollowersAnswer,
     a_ghost_frame_behind_a_cut_tail_is_found GhostFrame,
     a_trim_before_its_commit_is_found TrimBeforeCommit,
     a_token_of_another_epoch_is_found StaleEpochToken,
@@ -65,6 +111,9 @@ planted! {
     a_dead_job_that_counts_as_done_is_found DeadCountsAsDone,
     a_cancelled_job_that_cancels_nobody_is_found CascadeForgotten,
     a_job_that_waits_for_one_that_is_gone_is_found GoneGoesUnnoticed,
+    a_job_of_a_batch_that_goes_uncounted_is_found GoneMemberUncounted,
+    compaction_that_loses_batches_is_found BatchNotCompacted,
+    a_job_in_a_sealed_batch_is_found AddedToSealedBatch,
     waits_that_a_start_forgets_are_found FlowsForgotten,
     a_key_that_does_not_lose_its_turn_is_found TurnNotTaken,
     a_key_that_saves_up_turns_is_found IdleKeySavesTurns,

@@ -1,4 +1,4 @@
-// A proxy that breaks a chosen request off, so that a server can be killed in the middle of it.
+// A proxy that sees every request, and breaks a chosen one off, so that a server can be killed in the middle of it.
 import { connect, createServer, type AddressInfo, type Server as Listener, type Socket } from "node:net";
 
 /** When: before the server has seen the request, or after it has answered, and the answer is lost. */
@@ -12,6 +12,8 @@ interface Break {
 }
 
 export class Proxy {
+  /** The first lines of the requests that came. */
+  readonly requests: string[] = [];
   readonly #listener: Listener;
   readonly #target: () => number;
   readonly #sockets = new Set<Socket>();
@@ -54,8 +56,12 @@ export class Proxy {
       });
     }
     let broken: Break | undefined;
+    let isAnswered = false;
     client.on("data", (bytes) => {
-      if (broken) return;
+      // What follows of the request, such as its body, belongs to it.
+      if (broken) return broken.moment === "after" ? void server.write(bytes) : undefined;
+      const first = bytes.toString("latin1").split("\r\n", 1)[0] ?? "";
+      if (first.endsWith(" HTTP/1.1")) this.requests.push(first);
       if (this.#next && bytes.toString().startsWith(this.#next.begins)) {
         broken = this.#next;
         this.#next = undefined;
@@ -64,8 +70,9 @@ export class Proxy {
       server.write(bytes);
     });
     server.on("data", (bytes) => {
-      if (broken) void finish(broken, client);
-      else client.write(bytes);
+      if (!broken) return void client.write(bytes);
+      if (!isAnswered) void finish(broken, client);
+      isAnswered = true;
     });
   }
 }

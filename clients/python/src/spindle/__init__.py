@@ -19,6 +19,7 @@ from ._core import Counts
 from ._options import Backoff, Duration, JobOptions
 from ._version import __version__
 from .async_worker import AsyncWorker
+from .batch import Batch, BatchInfo
 from .client import Spindle
 from .errors import (
     ApiError,
@@ -42,7 +43,8 @@ from .errors import (
     WorkerError,
 )
 from .job import Job, JobInfo
-from .running import RunningJob, current_job
+from .running import Before, RunningJob, current_job
+from .schedule import Schedule, ScheduleInfo, ScheduleOptions
 from .serializers import BytesSerializer, JsonSerializer, Serializer
 from .task import AsyncTask, Message, Task
 from .worker import Worker
@@ -52,6 +54,9 @@ __all__ = [
     "AsyncTask",
     "AsyncWorker",
     "Backoff",
+    "Batch",
+    "BatchInfo",
+    "Before",
     "BytesSerializer",
     "ConfigError",
     "ConflictError",
@@ -72,6 +77,9 @@ __all__ = [
     "NotFoundError",
     "ResultTimeoutError",
     "RunningJob",
+    "Schedule",
+    "ScheduleInfo",
+    "ScheduleOptions",
     "SerializationError",
     "Serializer",
     "Spindle",

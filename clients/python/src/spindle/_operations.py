@@ -7,9 +7,12 @@ import math
 import time
 import uuid
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
+from urllib.parse import quote
 
+from . import batch as batches
 from . import job as jobs
+from . import schedule as schedules
 from ._flow import Flow, call
 from ._http import Request
 from .errors import (
@@ -25,7 +28,7 @@ from .errors import (
 from .serializers import Serializer, json_bytes, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ._settings import Settings
     from .task import Message
@@ -61,6 +64,14 @@ def submit_body(message: Message[Any]) -> bytes:
     return fields[:-1] + b"," + content + b"}"
 
 
+def _named_body(message: Message[Any]) -> bytes:
+    """The same for one of many, which has its key in it."""
+    body = submit_body(message)
+    if message.idempotency_key is None:
+        return body
+    return body[:-1] + b',"idempotency_key":%s}' % json_bytes(message.idempotency_key)
+
+
 def submit(settings: Settings, message: Message[Any]) -> Flow[dict[str, Any]]:
     """Submits a job: its id, and whether it existed already."""
     key = message.idempotency_key or uuid.uuid4().hex
@@ -71,9 +82,11 @@ def submit(settings: Settings, message: Message[Any]) -> Flow[dict[str, Any]]:
 
 
 def submit_many(settings: Settings, messages: Sequence[Message[Any]]) -> Flow[list[dict[str, Any]]]:
-    """Submits jobs in as few requests as the server takes."""
+    """Submits jobs in as few requests as the server takes, in one if jobs are named."""
     answers: list[dict[str, Any]] = []
-    for bodies in _batches([submit_body(message) for message in messages]):
+    all_bodies = [_named_body(message) for message in messages]
+    are_together = any("ref" in message.fields for message in messages)
+    for bodies in [all_bodies] if are_together else _batches(all_bodies):
         body = b'{"jobs":[%s]}' % b",".join(bodies)
         request = Request("POST", f"{API}/jobs/batch", body, uuid.uuid4().hex)
         try:
@@ -124,24 +137,9 @@ def result(
 ) -> Flow[Any]:
     """Waits for a job's end. What its result is, read by a serializer."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    late = f"job {job_id} has no result within {timeout_s} s"
     while True:
-        left = WAIT_S if deadline is None else max(deadline - time.monotonic(), 0)
-        wait_s = min(math.ceil(left), WAIT_S)
-        request = Request("GET", f"{API}/jobs/{job_id}/wait?wait_s={wait_s}")
-        # A look that waits for nothing gets the time that any request gets.
-        is_look = timeout_s == 0
-        try:
-            response = yield from call(
-                settings,
-                request,
-                timeout_s=settings.request_timeout_s + wait_s,
-                deadline=None if is_look else deadline,
-            )
-        except ConnectionFailedError as error:
-            if is_look or deadline is None:
-                raise
-            raise ResultTimeoutError(f"job {job_id} has no result within {timeout_s} s") from error
-        fields = json.loads(response.body)
+        fields = yield from _awaited(settings, f"jobs/{job_id}", deadline, timeout_s == 0, late)
         job = jobs.JobInfo.of(fields)
         if job.status == "dead":
             raise JobFailedError(job)
@@ -149,6 +147,31 @@ def result(
             return _value(fields.get("result") or {}, serializer)
         if deadline is not None and time.monotonic() >= deadline:
             raise ResultTimeoutError(f"job {job_id} is still {job.status} after {timeout_s} s")
+
+
+def _awaited(
+    settings: Settings, path: str, deadline: Optional[float], is_look: bool, late: str
+) -> Flow[dict[str, Any]]:
+    """A job or a batch at its end, or as it is when a request has waited long enough.
+
+    ``late`` is what a ResultTimeoutError says if there is no answer before the deadline.
+    """
+    left = WAIT_S if deadline is None else max(deadline - time.monotonic(), 0)
+    wait_s = min(math.ceil(left), WAIT_S)
+    try:
+        response = yield from call(
+            settings,
+            Request("GET", f"{API}/{path}/wait?wait_s={wait_s}"),
+            timeout_s=settings.request_timeout_s + wait_s,
+            # A look that waits for nothing gets the time that any request gets.
+            deadline=None if is_look else deadline,
+        )
+    except ConnectionFailedError as error:
+        if is_look or deadline is None:
+            raise
+        raise ResultTimeoutError(late) from error
+    fields: dict[str, Any] = json.loads(response.body)
+    return fields
 
 
 def _value(result: dict[str, Any], serializer: Serializer) -> Any:
@@ -179,6 +202,140 @@ def retry(settings: Settings, job_id: int) -> Flow[None]:
     """Lets a finished job run again."""
     request = Request("POST", f"{API}/jobs/{job_id}/retry")
     yield from call(settings, request, done_codes=("job_not_finished",))
+
+
+def hold(settings: Settings, path: str, verb: str) -> Flow[None]:
+    """Parks or releases a job, pauses or resumes a queue: twice is as once."""
+    yield from call(settings, Request("POST", f"{API}/{path}/{verb}"))
+
+
+def queue_path(name: str) -> str:
+    """Where a queue is."""
+    return f"queues/{quote(name, safe='')}"
+
+
+def listed(settings: Settings, path: str, name: str) -> Flow[list[dict[str, Any]]]:
+    """All items of a list, page by page. ``name`` is the field of a page that has them."""
+    items: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        response = yield from call(settings, Request("GET", f"{API}/{path}?limit=512{cursor}"))
+        page = json.loads(response.body)
+        items += page[name]
+        if "next_cursor" not in page:
+            return items
+        cursor = f"&cursor={quote(page['next_cursor'], safe='')}"
+
+
+def open_batch(
+    settings: Settings, fields: Mapping[str, Any], key: Optional[str]
+) -> Flow[tuple[int, bool]]:
+    """Opens a batch: its number, and whether it was there before."""
+    # A random key makes the same opening, sent twice, one batch.
+    body = json_bytes({**fields, "key": key or uuid.uuid4().hex})
+    response = yield from call(settings, Request("POST", f"{API}/batches", body))
+    return json.loads(response.body)["id"], response.status == 200 and key is not None
+
+
+def batch_info(settings: Settings, batch_id: int) -> Flow[batches.BatchInfo]:
+    """A batch as it is now."""
+    response = yield from call(settings, Request("GET", f"{API}/batches/{batch_id}"))
+    return batches.BatchInfo.of(json.loads(response.body))
+
+
+def seal_batch(settings: Settings, batch_id: int) -> Flow[None]:
+    """Lets no more jobs into a batch."""
+    request = Request("POST", f"{API}/batches/{batch_id}/seal")
+    yield from call(settings, request, done_codes=("batch_sealed",))
+
+
+def cancel_batch(settings: Settings, batch_id: int) -> Flow[None]:
+    """Cancels the jobs of a batch, in as many requests as that takes."""
+    while True:
+        request = Request("POST", f"{API}/batches/{batch_id}/cancel")
+        response = yield from call(settings, request)
+        if not json.loads(response.body)["is_partial"]:
+            return
+
+
+def batch_ended(
+    settings: Settings, batch_id: int, timeout_s: Optional[float]
+) -> Flow[batches.BatchInfo]:
+    """Waits for the end of a batch."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    late = f"batch {batch_id} was not seen to end within {timeout_s} s"
+    while True:
+        fields = yield from _awaited(
+            settings, f"batches/{batch_id}", deadline, timeout_s == 0, late
+        )
+        batch = batches.BatchInfo.of(fields)
+        if batch.has_ended:
+            return batch
+        if deadline is not None and time.monotonic() >= deadline:
+            raise ResultTimeoutError(f"batch {batch_id} is still {batch.status}")
+
+
+def schedule_body(fields: Mapping[str, Any], message: Message[Any]) -> bytes:
+    """The JSON of a schedule for a job."""
+    return json_bytes(fields)[:-1] + b',"job":' + submit_body(message) + b"}"
+
+
+def _schedule_path(name: str) -> str:
+    return f"{API}/schedules/{quote(name, safe='')}"
+
+
+def put_schedule(
+    settings: Settings, name: str, body: bytes, *, is_preview: bool = False
+) -> Flow[schedules.ScheduleInfo]:
+    """Makes or changes a schedule, or only says what would come of it."""
+    path = _schedule_path(name) + ("?dry_run=true" if is_preview else "")
+    response = yield from call(settings, Request("PUT", path, body))
+    return schedules.ScheduleInfo.of(json.loads(response.body))
+
+
+def schedule_info(settings: Settings, name: str) -> Flow[schedules.ScheduleInfo]:
+    """A schedule as it is now."""
+    response = yield from call(settings, Request("GET", _schedule_path(name)))
+    return schedules.ScheduleInfo.of(json.loads(response.body))
+
+
+def pause_schedule(settings: Settings, name: str, verb: str) -> Flow[None]:
+    """Pauses or resumes a schedule."""
+    yield from call(settings, Request("POST", f"{_schedule_path(name)}/{verb}"))
+
+
+def run_schedule(settings: Settings, name: str) -> Flow[int]:
+    """Submits the job of a schedule: its number."""
+    request = Request("POST", f"{_schedule_path(name)}/run")
+    response = yield from call(settings, request, is_safe=False)
+    number: int = json.loads(response.body)["job"]
+    return number
+
+
+def remove_schedule(settings: Settings, name: str) -> Flow[None]:
+    """Removes a schedule, if there is one."""
+    try:
+        yield from call(settings, Request("DELETE", _schedule_path(name)))
+    except NotFoundError as error:
+        if error.code != "schedule_not_found":
+            raise
+
+
+def results_before(
+    settings: Settings, token: str, job_ids: Iterable[int], reader: Callable[[str], Serializer]
+) -> Flow[list[Any]]:
+    """The results of jobs that the job of a lease waited for. ``reader`` is for a queue's."""
+    values = []
+    for job_id in job_ids:
+        response = yield from call(settings, Request("GET", f"{API}/leases/{token}/after/{job_id}"))
+        fields = json.loads(response.body)
+        job = jobs.JobInfo.of(fields)
+        if job.status == "dead":
+            raise JobFailedError(job)
+        if job.status != "done":
+            raise ResultTimeoutError(f"job {job_id} is {job.status} again")
+        values.append(_value(fields.get("result") or {}, reader(job.queue)))
+    return values
 
 
 def report_progress(settings: Settings, token: str, numerator: int, denominator: int) -> Flow[None]:

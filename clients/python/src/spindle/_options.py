@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, Union
+
+if TYPE_CHECKING:
+    from .batch import Batch
+    from .job import Job
+    from .running import Before
+
+    #: A job or a batch, by its handle, its number, or the ``ref`` of a job of the same request.
+    After = Union[int, str, Job[Any], Batch, Before]
 
 #: Seconds, or a timedelta.
 Duration = Union[int, float, timedelta]
@@ -55,6 +63,19 @@ class JobOptions(TypedDict, total=False):
     parked: bool
     #: Words to search by.
     tags: Sequence[str]
+    #: Jobs and batches that the job waits for, one or several, up to 100: handles or numbers, or
+    #: the ``ref`` of a job of the same :meth:`~spindle.Spindle.submit_many`.
+    after: Union[After, Sequence[After]]
+    #: What happens when one of those dies: the job is cancelled (the default), runs all the same,
+    #: or goes on waiting while the dead one can be retried.
+    on_dead: Literal["cancel", "run", "wait"]
+    #: The open batch that the job belongs to.
+    batch: Union[int, Batch]
+    #: A name by which other jobs of the same :meth:`~spindle.Spindle.submit_many` may wait for this
+    #: one: 1 to 64 letters, digits, ``-``, ``_`` and ``.``.
+    ref: str
+    #: Whose share of a fair queue the job takes.
+    fair_key: str
     #: At most one unfinished job of the queue has this key. ``True`` makes it of the payload, a
     #: function makes it of the arguments.
     unique: Union[bool, str, Callable[..., str]]
@@ -67,6 +88,7 @@ class JobOptions(TypedDict, total=False):
 
 OPTIONS = frozenset(JobOptions.__annotations__)
 _UNIQUE_MODES = ("existing", "reject", "replace")
+_ON_DEAD = ("cancel", "run", "wait")
 
 
 def milliseconds(duration: Duration, what: str) -> int:
@@ -87,13 +109,16 @@ def check(options: JobOptions) -> None:
     mode = options.get("unique_mode")
     if mode is not None and mode not in _UNIQUE_MODES:
         raise ValueError(f"unique_mode: {mode!r} is none of {', '.join(_UNIQUE_MODES)}")
+    on_dead = options.get("on_dead")
+    if on_dead is not None and on_dead not in _ON_DEAD:
+        raise ValueError(f"on_dead: {on_dead!r} is none of {', '.join(_ON_DEAD)}")
     fields_of(options, None)
 
 
 def fields_of(options: JobOptions, unique_key: Optional[str]) -> dict[str, Any]:
     """The fields of the API for these options."""
     fields: dict[str, Any] = {}
-    for name in ("priority", "parked"):
+    for name in ("priority", "parked", "on_dead", "ref", "fair_key"):
         if name in options:
             fields[name] = options[name]
     if "tags" in options:
@@ -107,6 +132,7 @@ def fields_of(options: JobOptions, unique_key: Optional[str]) -> dict[str, Any]:
     if run_at is not None:
         fields["run_at"] = run_at
     _add_tries(options, fields)
+    _add_links(options, fields)
     if unique_key is not None:
         fields["unique"] = {"key": unique_key, "mode": options.get("unique_mode", "existing")}
     return fields
@@ -121,9 +147,38 @@ def _run_at(options: JobOptions) -> Optional[str]:
         at = datetime.now(timezone.utc) + after
     if at is None:
         return None
+    return time_text(at, "run_at")
+
+
+def time_text(at: datetime, what: str) -> str:
+    """A time as the API takes it."""
     if at.tzinfo is None:
-        raise ValueError("run_at has no time zone: datetime.now(timezone.utc) has one")
-    return at.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        raise ValueError(f"{what} has no time zone: datetime.now(timezone.utc) has one")
+    return at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _add_links(options: JobOptions, fields: dict[str, Any]) -> None:
+    if "after" in options:
+        fields["after"] = _after_fields(options["after"])
+    if "batch" in options:
+        fields["batch"] = _number(options["batch"], "batch")
+
+
+def _after_fields(after: Any) -> list[Union[int, str]]:
+    several = isinstance(after, Iterable) and not isinstance(after, str)
+    return [_after_field(one) for one in (after if several else [after])]
+
+
+def _after_field(one: Any) -> Union[int, str]:
+    return one if isinstance(one, str) else _number(one, "after")
+
+
+def _number(one: Any, what: str) -> int:
+    """The number of a job or a batch, of which it may be the handle."""
+    number = getattr(one, "id", one)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{what}: {one!r} is no job or batch, and no number of one")
+    return number
 
 
 def _add_tries(options: JobOptions, fields: dict[str, Any]) -> None:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union, overl
 
 from . import _operations as operations
 from ._asyncio import AsyncPool
+from ._options import milliseconds
 from ._settings import DEFAULT_REQUEST_TIMEOUT_S, DEFAULT_RETRY_FOR_S, Settings
 from ._threads import Pool
 from .async_worker import AsyncWorker
+from .batch import Batch, BatchInfo
 from .job import Job
+from .schedule import Schedule, ScheduleInfo
 from .serializers import JsonSerializer, Serializer, written
 from .task import AsyncTask, BaseTask, Message, Registry, Task
 from .worker import Worker
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Protocol, Self, Unpack
 
     from ._flow import Flow
-    from ._options import JobOptions
+    from ._options import Duration, JobOptions
 
     P = ParamSpec("P")
 
@@ -171,27 +174,28 @@ class Spindle:
         It is repeated while the server is away or busy, and adds one job however often it is sent.
         """
         answer = self._run(operations.submit(self.settings, message))
-        return self._job_of(answer, message.serializer)
+        return self._job_of(answer, message)
 
     async def asubmit(self, message: Message[R]) -> Job[R]:
         """As :meth:`submit`, with asyncio."""
         answer = await self._arun(operations.submit(self.settings, message))
-        return self._job_of(answer, message.serializer)
+        return self._job_of(answer, message)
 
     def submit_many(self, messages: Iterable[Message[R]]) -> list[Job[R]]:
         """Submits jobs, up to 1,000 in one request, with one wait for the disk.
 
         Each is taken or refused on its own: a :class:`~spindle.errors.SubmitManyError` says which.
+        If jobs are named (``ref``), all go in one request.
         """
         known = list(messages)
         answers = self._run(operations.submit_many(self.settings, known))
-        return [self._job_of(*pair) for pair in _with_serializers(answers, known)]
+        return [self._job_of(*pair) for pair in zip(answers, known)]
 
     async def asubmit_many(self, messages: Iterable[Message[R]]) -> list[Job[R]]:
         """As :meth:`submit_many`, with asyncio."""
         known = list(messages)
         answers = await self._arun(operations.submit_many(self.settings, known))
-        return [self._job_of(*pair) for pair in _with_serializers(answers, known)]
+        return [self._job_of(*pair) for pair in zip(answers, known)]
 
     def message(
         self, queue: str, payload: Any = None, **options: Unpack[JobOptions]
@@ -211,8 +215,87 @@ class Spindle:
         """A job by its number, to wait for its result or to cancel it."""
         return Job(self, job_id, self.serializer)
 
+    def open_batch(
+        self,
+        queue: str,
+        *,
+        name: Optional[str] = None,
+        key: Optional[str] = None,
+        parent: Union[int, Batch, None] = None,
+        keep: Optional[Duration] = None,
+    ) -> Batch:
+        """Opens a batch: jobs that belong together.
+
+        queue: who may do something with this queue may do so with the batch; its jobs may be of any
+        name: for people
+        key: however often a batch is opened with it, it is one batch, as long as that is kept
+        parent: the open batch that it belongs to, where it counts as one job
+        keep: how long it is kept once it has ended. Default a day
+        """
+        fields = _batch_fields(queue, name, parent, keep)
+        number, existing = self._run(operations.open_batch(self.settings, fields, key))
+        return Batch(self, number, existing=existing)
+
+    async def aopen_batch(
+        self,
+        queue: str,
+        *,
+        name: Optional[str] = None,
+        key: Optional[str] = None,
+        parent: Union[int, Batch, None] = None,
+        keep: Optional[Duration] = None,
+    ) -> Batch:
+        """As :meth:`open_batch`, with asyncio."""
+        fields = _batch_fields(queue, name, parent, keep)
+        number, existing = await self._arun(operations.open_batch(self.settings, fields, key))
+        return Batch(self, number, existing=existing)
+
+    def batch(self, batch_id: int) -> Batch:
+        """A batch by its number. Nothing is sent."""
+        return Batch(self, batch_id)
+
+    def batches(self) -> list[BatchInfo]:
+        """All batches, the newest first."""
+        pages = self._run(operations.listed(self.settings, "batches", "batches"))
+        return [BatchInfo.of(fields) for fields in pages]
+
+    async def abatches(self) -> list[BatchInfo]:
+        """As :meth:`batches`, with asyncio."""
+        pages = await self._arun(operations.listed(self.settings, "batches", "batches"))
+        return [BatchInfo.of(fields) for fields in pages]
+
+    def schedule(self, name: str) -> Schedule:
+        """A schedule by its name, to put, look at, pause, run or remove. Nothing is sent."""
+        return Schedule(self, name)
+
+    def schedules(self) -> list[ScheduleInfo]:
+        """All schedules, by name."""
+        pages = self._run(operations.listed(self.settings, "schedules", "schedules"))
+        return [ScheduleInfo.of(fields) for fields in pages]
+
+    async def aschedules(self) -> list[ScheduleInfo]:
+        """As :meth:`schedules`, with asyncio."""
+        pages = await self._arun(operations.listed(self.settings, "schedules", "schedules"))
+        return [ScheduleInfo.of(fields) for fields in pages]
+
+    def pause(self, queue: str) -> None:
+        """Stops leasing a queue's jobs; those that workers have go on."""
+        self._run(operations.hold(self.settings, operations.queue_path(queue), "pause"))
+
+    async def apause(self, queue: str) -> None:
+        """As :meth:`pause`, with asyncio."""
+        await self._arun(operations.hold(self.settings, operations.queue_path(queue), "pause"))
+
+    def resume(self, queue: str) -> None:
+        """Leases a queue's jobs again."""
+        self._run(operations.hold(self.settings, operations.queue_path(queue), "resume"))
+
+    async def aresume(self, queue: str) -> None:
+        """As :meth:`resume`, with asyncio."""
+        await self._arun(operations.hold(self.settings, operations.queue_path(queue), "resume"))
+
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Anything else that the API can do: ``app.request("POST", "/api/v1/queues/mail/pause")``.
+        """Anything else that the API can do: ``app.request("POST", "/api/v1/queues/mail/drain")``.
 
         Returns the JSON of the answer, or None. Raises as the other methods do.
         """
@@ -283,8 +366,31 @@ class Spindle:
                 connected = self._connected
         return connected
 
-    def _job_of(self, answer: dict[str, Any], serializer: Serializer) -> Job[Any]:
-        return Job(self, answer["id"], serializer, existing=answer["existing"])
+    def _serializer_of(self, queue: str) -> Serializer:
+        """Reads the results of a queue."""
+        return self.tasks.serializer_of(queue) or self.serializer
+
+    def _job_of(self, answer: dict[str, Any], message: Message[Any]) -> Job[Any]:
+        # A random key is known to the server only if this very submit was sent twice.
+        may_exist = "unique" in message.fields or message.idempotency_key is not None
+        existing = may_exist and answer["existing"]
+        return Job(self, answer["id"], message.serializer, existing=existing)
+
+
+def _batch_fields(
+    queue: str,
+    name: Optional[str],
+    parent: Union[int, Batch, None],
+    keep: Optional[Duration],
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {"queue": queue}
+    if name is not None:
+        fields["name"] = name
+    if parent is not None:
+        fields["parent"] = parent if isinstance(parent, int) else parent.id
+    if keep is not None:
+        fields["keep_ms"] = milliseconds(keep, "keep")
+    return fields
 
 
 class _Connected:
@@ -295,9 +401,3 @@ class _Connected:
         self.pool = Pool(settings)
         self.async_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool]
         self.async_pools = weakref.WeakKeyDictionary()
-
-
-def _with_serializers(
-    answers: list[dict[str, Any]], messages: list[Message[R]]
-) -> Iterable[tuple[dict[str, Any], Serializer]]:
-    return zip(answers, (message.serializer for message in messages))

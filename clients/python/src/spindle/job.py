@@ -23,7 +23,7 @@ class JobInfo:
     id: int
     #: Its queue; where the name is no UTF-8, what could be read of it.
     queue: str
-    #: ``scheduled``, ``ready``, ``leased``, ``parked``, ``done`` or ``dead``.
+    #: ``scheduled``, ``ready``, ``leased``, ``parked``, ``blocked``, ``done`` or ``dead``.
     status: str
     #: How often it was leased, and how often it failed.
     attempts: int
@@ -43,8 +43,8 @@ class JobInfo:
             id=fields["id"],
             queue=fields.get("queue", ""),
             status=fields["status"],
-            attempts=fields["attempts"],
-            fails=fields["fails"],
+            attempts=fields.get("attempts", 0),
+            fails=fields.get("fails", 0),
             message=result.get("message", ""),
             error=str(result.get("error", "")),
             code=result.get("code", ""),
@@ -123,3 +123,19 @@ class Job(Generic[R]):
     async def aretry(self) -> None:
         """As :meth:`retry`, with asyncio."""
         await self.app._arun(operations.retry(self.app.settings, self.id))
+
+    def park(self) -> None:
+        """Keeps a waiting job from being leased."""
+        self.app._run(operations.hold(self.app.settings, f"jobs/{self.id}", "park"))
+
+    async def apark(self) -> None:
+        """As :meth:`park`, with asyncio."""
+        await self.app._arun(operations.hold(self.app.settings, f"jobs/{self.id}", "park"))
+
+    def release(self) -> None:
+        """Lets a parked job run when its time has come."""
+        self.app._run(operations.hold(self.app.settings, f"jobs/{self.id}", "release"))
+
+    async def arelease(self) -> None:
+        """As :meth:`release`, with asyncio."""
+        await self.app._arun(operations.hold(self.app.settings, f"jobs/{self.id}", "release"))

@@ -6,16 +6,18 @@ import contextlib
 import threading
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _operations as operations
 from .errors import ApiError, JobCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ._flow import Flow
     from .client import Spindle
+    from .job import Job
 
 _CURRENT: ContextVar[RunningJob] = ContextVar("spindle_job")
 
@@ -26,6 +28,21 @@ def current_job() -> RunningJob:
         return _CURRENT.get()
     except LookupError:
         raise LookupError("no task of a worker runs here") from None
+
+
+@dataclass(frozen=True)
+class Before:
+    """A job or a batch that the job of a task waited for."""
+
+    id: int
+    #: Where it stood when the task began; ``gone`` if it was not kept any more.
+    status: str
+    is_batch: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Before:
+        """From an answer of the API."""
+        return cls(fields["id"], fields["status"], fields.get("is_batch", False))
 
 
 class RunningJob:
@@ -40,6 +57,8 @@ class RunningJob:
         self.queue: str = leased["queue"]
         #: Which attempt this is, from 1.
         self.attempt: int = leased["attempt"]
+        #: The jobs and batches that it waited for, by their numbers.
+        self.after = tuple(map(Before.of, leased.get("after", ())))
         #: The trace that the job was submitted in (W3C Trace Context), if there is one.
         self.traceparent: Optional[str] = leased.get("traceparent")
         self._token: str = leased["lease_token"]
@@ -77,6 +96,35 @@ class RunningJob:
         """Waits until the task should stop, at most so many seconds: a sleep that can end early."""
         return self._ended.wait(timeout)
 
+    def result_of(self, job: Union[int, Job[Any], Before]) -> Any:
+        """The result of a job that this one waited for, whatever its queue is.
+
+        It is read as the results of the app's task with that queue are, if there is one, else by
+        the app's serializer. Raises a JobFailedError when that job is dead, a NotFoundError when it
+        is not kept any more, a SerializationError when the result is unreadable.
+        """
+        with self._noting_its_end():
+            return self.app._run(self._results([job]))[0]
+
+    async def aresult_of(self, job: Union[int, Job[Any], Before]) -> Any:
+        """As :meth:`result_of`, with asyncio."""
+        with self._noting_its_end():
+            return (await self.app._arun(self._results([job])))[0]
+
+    def results_before(self) -> list[Any]:
+        """The results of all jobs that this one waited for, in the order of their numbers.
+
+        That is the order in which they were submitted. Batches have no result. Raises what
+        :meth:`result_of` raises for the first job without a result.
+        """
+        with self._noting_its_end():
+            return self.app._run(self._results(self._jobs_before()))
+
+    async def aresults_before(self) -> list[Any]:
+        """As :meth:`results_before`, with asyncio."""
+        with self._noting_its_end():
+            return await self.app._arun(self._results(self._jobs_before()))
+
     def report_progress(self, numerator: int, denominator: int = 100) -> None:
         """Says how far the task is: ``numerator`` of ``denominator``.
 
@@ -105,6 +153,14 @@ class RunningJob:
         """As :meth:`write_output`, with asyncio."""
         with self._noting_its_end():
             await self.app._arun(operations.write_output(self.app.settings, self._token, text))
+
+    def _jobs_before(self) -> list[Before]:
+        return [before for before in self.after if not before.is_batch]
+
+    def _results(self, jobs: Sequence[Union[int, Job[Any], Before]]) -> Flow[list[Any]]:
+        ids = [job if isinstance(job, int) else job.id for job in jobs]
+        app = self.app
+        return operations.results_before(app.settings, self._token, ids, app._serializer_of)
 
     def _progress(self, numerator: int, denominator: int) -> Flow[None]:
         return operations.report_progress(self.app.settings, self._token, numerator, denominator)

@@ -193,6 +193,11 @@ class Registry:
         self._tasks[task.queue] = task
         return task
 
+    def serializer_of(self, queue: str) -> Optional[Serializer]:
+        """How the results of a queue's task are written, if it has one here."""
+        task = self._tasks.get(queue)
+        return None if task is None else task.serializer
+
     def chosen(self, queues: Optional[Iterable[str]]) -> dict[str, BaseTask[Any, Any]]:
         """All tasks, or those of some queues."""
         if queues is None:

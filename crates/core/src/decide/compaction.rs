@@ -1,7 +1,7 @@
 //! Appending items again, so that the records that had them before can be dropped.
 
 use crate::command::Compact;
-use crate::decide::{Context, Decided, EVENTS_MAX, audit, refuse_if, schedules};
+use crate::decide::{Context, Decided, EVENTS_MAX, audit, batches, refuse_if, schedules};
 use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
 use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
@@ -67,6 +67,7 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
         }
         Compact::Audit { from, below } => audit::compact(cx, *from, *below),
         Compact::Schedule(name) => schedules::compact(cx, name)?,
+        Compact::Batch(id) => batches::compact(cx, *id)?,
         Compact::Server => {
             cx.emit(Event::ServerCompacted(cx.state.server().clone()), true);
         }

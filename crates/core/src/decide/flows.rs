@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::command::Submit;
 use crate::decide::finish::end;
-use crate::decide::{Context, EVENTS_MAX, refuse_if};
+use crate::decide::{Context, EVENTS_MAX, batches, refuse_if};
 use crate::event::{BlockerEnded, Event};
 use crate::failure_text::{AFTER_DEAD, AFTER_GONE};
 use crate::job::{AFTER_MAX, After, Cause, JobId, OnDead, Outcome, Status};
@@ -28,25 +28,38 @@ pub(super) fn after(state: &State, submit: &Submit) -> Result<Option<Box<After>>
     refuse_if(submit.foreground, Rejection::OutOfRange("after"))?;
     let mut open = Vec::with_capacity(jobs.len());
     for id in &jobs {
-        let is_there = state.status(*id).is_some()
+        let is_job = state.status(*id).is_some()
             && state.deletion(*id).is_none()
             && !state.is_foreground(*id);
-        refuse_if(!is_there, Rejection::NoBlocker(*id))?;
+        refuse_if(!is_job && state.batch(*id).is_none(), Rejection::NoBlocker(*id))?;
         if verdict(state.blocker(*id), submit.on_dead) != Some(Verdict::GoesOn) {
             open.push(id.0);
         }
+    }
+    if submit.batch.is_some() {
+        let behind = batches::behind(state, submit.id, submit.batch, &open)?;
+        refuse_if(!behind.is_empty(), Rejection::Circle)?;
     }
     let jobs = jobs.iter().map(|id| id.0).collect();
     let on_dead = submit.on_dead as i32;
     Ok(Some(Box::new(After { jobs, on_dead, open, cancelled_by: 0 })))
 }
 
-/// Those a job waits for when it is to run again: all that have not finished. What became of the
-/// others is known to whoever retries it.
-pub(super) fn after_again(state: &State, after: &mut After) {
+/// Those a job waits for when it is to run again: all that have not ended, but for those that wait
+/// for it, or for its batch. What became of the others is known to whoever retries it.
+pub(super) fn after_again(
+    state: &State,
+    id: JobId,
+    batch: u64,
+    after: &mut After,
+) -> Result<(), Rejection> {
     let is_open = |id: &&u64| state.blocker(JobId(**id)) == Blocker::Open;
     after.open = after.jobs.iter().filter(is_open).copied().collect();
+    let batch = (batch > 0).then_some(JobId(batch));
+    let behind = batches::behind(state, id, batch, &after.open)?;
+    after.open.retain(|id| !behind.contains(id));
     after.cancelled_by = 0;
+    Ok(())
 }
 
 /// What the end of one job means for one that waits for it.
@@ -134,7 +147,13 @@ fn unblock(cx: &mut Context<'_>, job: &LiveJob, event: &mut BlockerEnded) {
 pub(super) fn cancel(cx: &mut Context<'_>, number: u32, because_of: JobId) {
     let is_dead = cx.state.blocker(because_of) == Blocker::Dead;
     let (code, what) = if is_dead { (AFTER_DEAD, "dead") } else { (AFTER_GONE, "gone") };
-    let message = format!("job {because_of}, which it waited for, is {what}");
+    let message = match cx.state.batch(because_of) {
+        None => format!("job {because_of}, which it waited for, is {what}"),
+        Some(batch) => {
+            let left = if is_dead { batch.counts.dead } else { batch.counts.gone };
+            format!("batch {because_of}, which it waited for, has jobs that are {what}: {left}")
+        }
+    };
     let outcome = Outcome {
         code: Bytes::from_static(code),
         message: Bytes::from(message.into_bytes()),

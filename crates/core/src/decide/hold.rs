@@ -48,7 +48,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
         // A younger job may have taken a unique key meanwhile, and keeps it.
         options.keys.retain(|key| cx.state.job_by_key(key).is_none_or(|holder| holder.id() == id));
         if let Some(after) = options.after.as_mut() {
-            flows::after_again(cx.state, after);
+            flows::after_again(cx.state, id, options.batch, after)?;
         }
     }
     retried.status = Status::waiting(false, !retried.options().open().is_empty(), false) as i32;

@@ -1,6 +1,7 @@
 //! What a command causes. Pure: reads the state, changes nothing, knows no clock.
 
 mod audit;
+mod batches;
 mod compaction;
 mod finish;
 mod flows;
@@ -27,7 +28,8 @@ use crate::rejection::Rejection;
 use crate::reservations::Reservations;
 use crate::state::State;
 
-/// No command causes more events than this.
+/// No command causes more events than this, besides those that say what batches count, of which
+/// behind each stands one at most.
 pub const EVENTS_MAX: usize = 256;
 
 /// A group of ready jobs found blocked: [`State::apply_hints`] takes it out of the contest.
@@ -119,6 +121,13 @@ impl<'a> Context<'a> {
         order
     }
 
+    /// Whether a job or a batch may have this number: it is reserved, and nothing has it.
+    fn check_new_id(&self, id: JobId) -> Decided {
+        let is_reserved = id.0 > 0 && id.0 < self.state.server().ids_until;
+        let is_taken = self.state.handle(id).is_some() || self.state.batch(id).is_some();
+        refuse_if(!is_reserved || is_taken, Rejection::IdNotReserved)
+    }
+
     /// The number of an unfinished job.
     fn live(&self, id: JobId) -> Result<u32, Rejection> {
         match self.state.find_live(id) {
@@ -179,6 +188,22 @@ pub fn decide(
 }
 
 fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
+    if let Command::Audited(audited) = command {
+        // What it does is decided by itself, and its entry comes last.
+        return audit::audited(cx, audited);
+    }
+    counted(cx, |cx| decide_plainly(cx, command))
+}
+
+/// A decision, and what batches count behind its events.
+#[inline]
+fn counted<'a>(cx: &mut Context<'a>, decide: impl FnOnce(&mut Context<'a>) -> Decided) -> Decided {
+    decide(cx)?;
+    batches::count(cx);
+    Ok(())
+}
+
+fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
     match command {
         Command::Submit(submit) => submit::submit(cx, submit),
         Command::Persist { id, payload, keep_ms } => submit::persist(cx, *id, payload, *keep_ms),
@@ -223,6 +248,9 @@ fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::SetSchedule(set) => schedules::set(cx, set),
         Command::RemoveSchedule { name } => schedules::remove(cx, name),
         Command::FireSchedule(fire) => schedules::fire(cx, fire),
+        Command::OpenBatch(open) => batches::open(cx, open),
+        Command::SealBatch { id } => batches::seal(cx, *id),
+        Command::CancelBatch { id } => batches::cancel(cx, *id),
         Command::Compact(item) => compaction::compact(cx, item),
     }
 }
@@ -235,7 +263,7 @@ pub fn decide_lease(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    lease::lease(&mut Context::new(state, now_ms, out), request, reserved)
+    counted(&mut Context::new(state, now_ms, out), |cx| lease::lease(cx, request, reserved))
 }
 
 /// As [`decide`] for a [`Command::Submit`], which need not be put into a command.
@@ -245,7 +273,7 @@ pub fn decide_submit(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    submit::submit(&mut Context::new(state, now_ms, out), job)
+    counted(&mut Context::new(state, now_ms, out), |cx| submit::submit(cx, job))
 }
 
 /// As [`decide`] for a [`Command::Finish`], which need not be put into a command.
@@ -255,7 +283,7 @@ pub fn decide_finish(
     now_ms: u64,
     out: &mut Decision,
 ) -> Result<(), Rejection> {
-    finish::finish(&mut Context::new(state, now_ms, out), end)
+    counted(&mut Context::new(state, now_ms, out), |cx| finish::finish(cx, end))
 }
 
 impl State {

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use crate::command::Submit;
 use crate::decide::room::{self, Newcomer};
-use crate::decide::{Context, Decided, check_queue, flows, refuse_if};
+use crate::decide::{Context, Decided, batches, check_queue, flows, refuse_if};
 use crate::event::{Event, Gone};
 use crate::job::{
-    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Scope, Status,
+    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Outcome, Scope, Status,
 };
 use crate::payload::BytesRef;
 use crate::queue::FAIR_KEY_BYTES_MAX;
@@ -28,10 +28,7 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
 pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64]) -> Decided {
     check_queue(cx.state, &submit.queue)?;
     check_limits(submit)?;
-    refuse_if(
-        submit.id.0 >= cx.state.server().ids_until || cx.state.handle(submit.id).is_some(),
-        Rejection::IdNotReserved,
-    )?;
+    cx.check_new_id(submit.id)?;
     if let Some(taken) = submit.uuid.and_then(|uuid| cx.state.job_by_uuid(&uuid)) {
         return Err(Rejection::KeyTaken(taken.id()));
     }
@@ -51,6 +48,11 @@ pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64])
     room::check(cx.state, &newcomer)?;
     let ahead = submit.run_at_ms.is_some_and(|run_at| run_at > cx.now_ms)
         && !cx.state.faults().scheduled_at_once;
+    if let Some(batch) = submit.batch {
+        // It has to be counted, also after a crash.
+        refuse_if(submit.foreground, Rejection::OutOfRange("batch"))?;
+        batches::check_takes(cx.state, batch)?;
+    }
     let after = flows::after(cx.state, submit)?;
     let is_blocked = after.as_ref().is_some_and(|after| !after.open.is_empty());
     let status = Status::waiting(submit.parked, is_blocked, ahead);
@@ -137,6 +139,7 @@ fn options(
         after,
         fair_key: submit.fair_key.clone(),
         waits_since_ms: None,
+        batch: submit.batch.map_or(0, |batch| batch.0),
     };
     options.boxed()
 }
@@ -173,6 +176,7 @@ fn is_plain(submit: &Submit) -> bool {
         after,
         on_dead: _,
         fair_key: None,
+        batch: None,
     } = submit
     else {
         return false;
@@ -211,6 +215,13 @@ pub(super) fn persist(
     image.options_mut().keep_ms = keep_ms;
     image.options = image.options.filter(|options| !options.is_none());
     image.revision = image.revision.wrapping_add(1);
+    // A record has no room for it: results are logged beside events, and this one was not.
+    let in_memory = |outcome: &&mut Box<Outcome>| {
+        outcome.bytes.as_ref().is_some_and(|result| result.inline.is_some())
+    };
+    if let Some(outcome) = image.outcome.as_mut().filter(in_memory) {
+        outcome.leave_out_result("it was in memory only");
+    }
     cx.emit(Event::Persisted(image), true);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::decide::finish::lose;
 use crate::decide::{Context, Decided, EVENTS_MAX, flows, refuse_if};
-use crate::event::{Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
+use crate::event::{BatchesGone, Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
 use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
@@ -43,6 +43,14 @@ pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
         let ids = cx.state.surplus(EVENTS_MAX / 2);
         if !ids.is_empty() {
             cx.emit(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
+        }
+    }
+    // Last: what its jobs count as when they go is counted in a batch that is there.
+    if !hold_expiry {
+        let due = cx.state.due_batches(cx.now_ms).take(EVENTS_MAX / 2);
+        let ids = Vec::from_iter(due.collect::<BTreeSet<u64>>());
+        if !ids.is_empty() {
+            cx.emit(Event::BatchesGone(BatchesGone { ids }), true);
         }
     }
     Ok(())
@@ -106,7 +114,9 @@ pub(super) fn reserve_ids(cx: &mut Context<'_>, until: u64) -> Decided {
 pub(super) fn return_ids(cx: &mut Context<'_>, from: u64) -> Decided {
     let until = cx.state.server().ids_until;
     refuse_if(!(1..=until).contains(&from), Rejection::OutOfRange("id"))?;
-    refuse_if(cx.state.jobs_from(JobId(from)).next().is_some(), Rejection::IdInUse)?;
+    let is_in_use = cx.state.jobs_from(JobId(from)).next().is_some()
+        || cx.state.batches_from(JobId(from)).next().is_some();
+    refuse_if(is_in_use, Rejection::IdInUse)?;
     if from < until {
         cx.emit(Event::IdsReserved(IdsReserved { until: from, returned: true }), true);
     }

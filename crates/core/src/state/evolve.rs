@@ -58,6 +58,9 @@ impl State {
             Event::ScheduleSet(set) => self.on_schedule_set(set, at),
             Event::ScheduleRemoved(removed) => self.on_schedule_removed(&removed.name),
             Event::ScheduleFired(fired) => self.on_schedule_fired(fired),
+            Event::BatchSet(set) => self.on_batch_set(set, at),
+            Event::BatchesCounted(counted) => self.on_batches_counted(counted),
+            Event::BatchesGone(gone) => self.on_batches_gone(gone),
             Event::Started(_)
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
@@ -66,6 +69,7 @@ impl State {
         self.note_order(event);
         self.note_update(event);
         self.note_job_of_schedule(event);
+        self.note_job_of_batch(event);
         self.note_blockers(event);
     }
 

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::event::{BlockerEnded, Event};
+use crate::batch::{Batch, Counted};
+use crate::event::{BatchSet, BatchesGone, BlockerEnded, Event, Gone};
 use crate::job::{JobId, OnDead, Status};
 
 /// Which jobs wait for which.
@@ -84,8 +85,14 @@ impl State {
         }
         if self.is_kept_quiet(event) {
             // Its dependents go on waiting.
-        } else if let Event::Gone(gone) = event {
-            gone.ids.iter().for_each(|id| self.note_blocker(*id));
+        } else if let Event::Gone(Gone { ids, .. }) | Event::BatchesGone(BatchesGone { ids }) =
+            event
+        {
+            ids.iter().for_each(|id| self.note_blocker(*id));
+        } else if let Event::BatchSet(BatchSet { batch: Some(batch) }) = event {
+            self.note_blocker(batch.id);
+        } else if let Event::BatchesCounted(counted) = event {
+            counted.counts.iter().for_each(|count| self.note_blocker(count.id));
         } else if let Some(image) = event.image() {
             self.note_blocker(image.id);
             let mut at = 0;
@@ -139,14 +146,24 @@ impl State {
         }
     }
 
-    /// How a job stands for those that wait for it.
+    /// How a job or a batch stands for those that wait for it.
     pub fn blocker(&self, id: JobId) -> Blocker {
         match self.status(id) {
             Some(Status::Done) => Blocker::Done,
             Some(Status::Dead) => Blocker::Dead,
             Some(_) => Blocker::Open,
+            None if self.batch(id).is_some() => self.batch_stands(id),
             None if self.flows.ended.get(&id.0) == Some(&true) => Blocker::Done,
             None => Blocker::Gone,
+        }
+    }
+
+    fn batch_stands(&self, id: JobId) -> Blocker {
+        match self.batch(id).map(Batch::counted) {
+            Some(Counted::Unfinished) => Blocker::Open,
+            Some(Counted::Done) => Blocker::Done,
+            Some(Counted::Dead) => Blocker::Dead,
+            Some(Counted::Gone) | None => Blocker::Gone,
         }
     }
 

@@ -171,6 +171,10 @@ impl State {
                 out.extend_from_slice(format!("{label:?} {level}\n").as_bytes());
             }
         }
+        for batch in self.batches_from(JobId(0)) {
+            let members: Vec<_> = self.members(JobId(batch.id), JobId(0)).collect();
+            out.extend_from_slice(format!("{batch:?} {members:?}\n").as_bytes());
+        }
         let entries: Vec<_> = self.audit_entries(u64::MAX, now_ms).collect();
         out.extend_from_slice(format!("{entries:?}\n").as_bytes());
         // Order numbers of foreground jobs leave no trace in the log.
@@ -251,9 +255,10 @@ pub(super) fn owned_attempt(attempt: &Attempt, before: Option<&Attempt>) -> Atte
 }
 
 pub(super) fn owned(outcome: &Outcome) -> Outcome {
+    let bytes = outcome.bytes.as_ref();
     Outcome {
         success: outcome.success,
-        bytes: outcome.bytes.clone(),
+        bytes: bytes.map(|at| BytesRef { inline: at.inline.as_ref().map(own), ..*at }),
         message: own(&outcome.message),
         error: own(&outcome.error),
         code: own(&outcome.code),

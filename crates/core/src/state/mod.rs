@@ -1,12 +1,14 @@
 //! The fold of the log, in memory.
 
 mod audit;
+mod batches;
 mod buckets;
 mod change;
 mod deletion;
 mod evolve;
 mod finished;
 mod flows;
+mod heads;
 mod image;
 mod jobs;
 mod keys;
@@ -16,6 +18,7 @@ mod numbered;
 mod ordered_list;
 mod read;
 mod ready;
+mod ready_list;
 mod ready_read;
 mod rebase;
 mod scan;
@@ -31,16 +34,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use audit::AuditLog;
+use batches::Batches;
 pub use finished::FinishedCap;
 pub(crate) use finished::{FinishedJob, FinishedJobs, Slot};
 pub use flows::Blocker;
 use flows::Flows;
+pub(crate) use heads::Heads;
 use limits::Bucket;
 pub use limits::BucketView;
 pub(crate) use live::{LiveJob, NO_TTL, NO_TTR, Wide, as_uuid};
 pub use read::{HeldBackSlice, QueueListing};
+pub(crate) use ready::priority_class;
 pub use ready::{Group, Queue};
-pub(crate) use ready::{Heads, priority_class};
 pub use ready_read::{FairPlace, ReadyBefore};
 pub use scan::{ScanFilter, ScanStretch, Walk};
 pub use schedules::ScheduleView;
@@ -135,6 +140,7 @@ pub struct State {
     schedules: Schedules,
     /// Which jobs wait for which.
     flows: Flows,
+    batches: Batches,
     defaults: Defaults,
     faults: Faults,
 }
@@ -187,6 +193,12 @@ pub struct Faults {
     pub cascade_forgotten: bool,
     /// A job that waits for a dead one goes on waiting when that one is gone.
     pub gone_goes_unnoticed: bool,
+    /// A job of a batch that goes without having been done is not counted.
+    pub gone_member_uncounted: bool,
+    /// Compaction loses batches.
+    pub batch_not_compacted: bool,
+    /// A job is added to a sealed batch.
+    pub added_to_sealed_batch: bool,
     /// The turn of a key does not move on when one of its jobs is leased.
     pub turn_not_taken: bool,
     /// A key that comes back takes the turns that it missed.
@@ -229,6 +241,7 @@ impl State {
             audit: AuditLog::default(),
             schedules: Schedules::default(),
             flows: Flows::default(),
+            batches: Batches::default(),
             server: Server { next_order: 1, next_constraint: 1, ids_until: 1, ..Server::default() },
             defaults,
             faults: Faults::default(),

@@ -68,11 +68,6 @@ impl<K: OrderKey> OrderedList<K> {
         self.len
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The first entry.
     pub fn first(&self) -> Option<u32> {
         self.blocks.first()?.first()?.entries.first().copied()

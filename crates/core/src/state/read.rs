@@ -172,6 +172,7 @@ impl State {
         let timer = self.timers.first().and_then(|number| self.jobs.live[number].due_ms());
         let wakes = [self.bucket_wakes.first(), self.bucket_ends.first()];
         let wake = wakes.into_iter().flatten().map(|(due, _)| *due).min();
+        let batch = self.next_batch_end().filter(|_| !hold_expiry);
         let (live, finished) = if hold_expiry {
             (None, None)
         } else {
@@ -185,7 +186,7 @@ impl State {
             )
         };
         let dependents = self.has_ended_blockers().then_some(0);
-        [timer, wake, live, finished, dependents].into_iter().flatten().min()
+        [timer, wake, live, finished, batch, dependents].into_iter().flatten().min()
     }
 
     /// Whether a connection holds leases bound to it.
@@ -261,6 +262,7 @@ impl State {
         items.extend(rules.map(|(number, _)| Compact::Constraint { number: *number, from: 0 }));
         let schedules = self.schedules_needing(below);
         items.extend(schedules.map(|name| Compact::Schedule(name.to_owned())));
+        items.extend(self.batches_needing(below).map(Compact::Batch));
         if self.audit_needs(below) {
             items.push(Compact::Audit { from: 0, below });
         }

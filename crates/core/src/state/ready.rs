@@ -4,7 +4,7 @@
 //! queue their key is the same, too. Only the groups' heads compete for a lease, and a group whose
 //! bucket is exhausted leaves the contest and waits at that bucket: so a lease never scans.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use super::finished::FinishedOfQueue;
 use super::live::LiveJob;
 use super::numbered::Numbered;
 use super::ordered_list::OrderedList;
+use super::ready_list::ReadyList;
 use super::shares::{Discipline, Share, Turn};
 use crate::job::{Label, Status};
 use crate::queue::QueueSettings;
@@ -20,9 +21,6 @@ use crate::queue::QueueSettings;
 pub(crate) fn priority_class(priority: i64) -> usize {
     (1 - priority.signum()) as usize
 }
-
-/// Groups by the key of their first job, the best first.
-pub(crate) type Heads = BTreeSet<(u128, u32)>;
 
 /// One queue.
 #[derive(Debug, Clone)]
@@ -68,7 +66,7 @@ pub struct Group {
     pub(crate) aging_ms: u64,
     pub(crate) labels: Vec<Label>,
     pub(crate) large: bool,
-    pub(crate) ready: OrderedList,
+    pub(crate) ready: ReadyList,
     /// The key it competes or waits under.
     pub(crate) head: Option<u128>,
     /// The bucket that holds it back.

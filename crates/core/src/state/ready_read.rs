@@ -103,7 +103,7 @@ impl State {
             job
         });
         let is_held = |number: &u32| {
-            queue.share(*number).is_some_and(|it| it.heads.iter().all(BTreeSet::is_empty))
+            queue.share(*number).is_some_and(|it| it.heads.iter().all(Heads::is_empty))
         };
         let held = discipline.shares().filter(is_held);
         Box::new(in_turn.chain(held.flat_map(move |number| self.jobs_of(queue, number))))

@@ -266,6 +266,11 @@ impl<'a> JobView<'a> {
         self.live().lease()
     }
 
+    /// Whose share of a fair queue it takes; empty if it has no key.
+    pub fn fair_key(&self) -> &'a Bytes {
+        self.live().fair_key()
+    }
+
     /// Which constraint values it falls under.
     pub fn labels(&self) -> &'a [Label] {
         self.live().labels()

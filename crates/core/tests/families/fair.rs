@@ -4,7 +4,10 @@ use bytes::Bytes;
 use spindle_core::command::{Compact, Edit, Matched, Submit};
 use spindle_core::job::Label;
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::{Constraint, Fair, FairWeight, QueueSettings};
+use spindle_core::queue::{
+    Constraint, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX, FAIR_WEIGHTS_MAX, Fair, FairWeight,
+    QueueSettings,
+};
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
 
 use crate::harness::{Server, complete, defaults, lease_of, lease_with, submit};
@@ -344,6 +347,20 @@ fn settings_that_make_no_sense_are_refused() {
         let refused = server.refused(submit(1, "q", |job| job.fair_key = Some(key)));
         assert_eq!(refused, Rejection::OutOfRange("fair key"));
     }
+}
+
+#[test]
+fn keys_and_weights_are_taken_up_to_their_limits() {
+    let mut server = Server::new();
+    let longest = &*"k".repeat(FAIR_KEY_BYTES_MAX).leak();
+    server.given(set(settings(&[(longest, FAIR_WEIGHT_MAX)])));
+    server.given(job(1, longest));
+    assert_eq!(server.state.fair_place(JobId(1)).map(|place| place.key.len()), Some(256));
+    let keys: Vec<&'static str> =
+        (0..=FAIR_WEIGHTS_MAX).map(|n| &*format!("{n:04}").leak()).collect();
+    let weights: Vec<(&'static str, u32)> = keys.iter().map(|key| (*key, 2)).collect();
+    server.given(set(settings(&weights[..FAIR_WEIGHTS_MAX])));
+    assert_eq!(server.refused(set(settings(&weights))), Rejection::OutOfRange("fair"));
 }
 
 // ---- switching ----

@@ -1,20 +1,14 @@
 //! Jobs that wait for others.
 
-use spindle_core::command::{Claim, Compact, Edit, Submit};
+use spindle_core::command::{Claim, Edit};
 use spindle_core::job::{AFTER_MAX, Cause, OnDead, Origin};
-use spindle_core::payload::BytesRef;
-use spindle_core::{Command, EVENTS_MAX, Event, JobId, Rejection, Status, Type};
+use spindle_core::{Command, EVENTS_MAX, Event, JobId, Rejection, Status};
 
-use crate::harness::{START_MS, Server, complete, fail, finish, submit, submit_by};
+use crate::harness::{
+    START_MS, Server, after, complete, dead, delete, done, fail, retry, submit, submit_by,
+};
 
 const ALL: [OnDead; 3] = OnDead::ALL;
-
-fn after(ids: &[u64], on_dead: OnDead) -> impl FnOnce(&mut Submit) {
-    move |submit| {
-        submit.after = ids.iter().copied().map(JobId).collect();
-        submit.on_dead = on_dead;
-    }
-}
 
 /// Jobs 1 and 2 in `mail`, and 3 in `bill`, which waits for both.
 fn with_three(on_dead: OnDead) -> Server {
@@ -23,28 +17,6 @@ fn with_three(on_dead: OnDead) -> Server {
     server.given(submit(2, "mail", |_| {}));
     server.given(submit(3, "bill", after(&[2, 1, 2], on_dead)));
     server
-}
-
-fn done(id: u64) -> Command {
-    complete(Claim::Unfinished { id: JobId(id) })
-}
-
-fn dead(id: u64) -> Command {
-    finish(Claim::Unfinished { id: JobId(id) }, |finish| {
-        finish.success = false;
-        finish.retry = false;
-    })
-}
-
-fn delete(id: u64) -> Command {
-    Command::Delete { id: JobId(id), cause: Cause::Deleted }
-}
-
-fn retry(server: &Server, id: u64) -> Command {
-    Command::Retry {
-        image: Box::new(server.finished(id)),
-        payload: Some(BytesRef::empty(Type::Bytes)),
-    }
 }
 
 fn parked(id: u64, parked: bool) -> Command {
@@ -63,43 +35,20 @@ fn end(server: &Server, id: u64) -> (String, String) {
     (text(&outcome.code), text(&outcome.message))
 }
 
-/// Checks that the log says the same after all of it was appended again.
-fn assert_folds(server: &mut Server) {
-    let now_ms = server.now_ms;
-    assert_eq!(server.folded(0).dump(now_ms), server.state.dump(now_ms));
-    let first = server.position;
-    // The highest first: those that wait come before those that they wait for.
-    let ids: Vec<JobId> = server.state.jobs_from(JobId(0)).map(|job| job.id()).collect();
-    for id in ids.into_iter().rev() {
-        let item = match server.state.image(id) {
-            Some(image) => {
-                let payload = image.payload;
-                Compact::Job { id, revision: image.revision, payload, result: None }
-            }
-            None => Compact::Finished(Box::new(server.finished(id.0))),
-        };
-        server.given(Command::Compact(item));
-    }
-    server.given(Command::Compact(Compact::Server));
-    assert_eq!(server.folded(first).dump(now_ms), server.state.dump(now_ms));
-    server.state = server.folded(first);
-    assert_eq!(server.tick(), [], "nobody is told of an end that was none");
-}
-
 #[test]
 fn a_job_waits_until_all_those_before_it_are_done() {
     let mut server = with_three(OnDead::Cancel);
     assert_eq!((server.status(3), open(&server, 3)), (Some(Status::Blocked), vec![1, 2]));
     assert_eq!(server.lease("bill"), None);
-    assert_folds(&mut server);
+    server.assert_folds();
     server.given(done(2));
     assert_eq!(server.pass(1), ["BlockerEnded"]);
     assert_eq!((server.status(3), open(&server, 3)), (Some(Status::Blocked), vec![1]));
-    assert_folds(&mut server);
+    server.assert_folds();
     server.given(done(1));
     assert_eq!(server.pass(1), ["BlockerEnded"]);
     assert_eq!(server.status(3), Some(Status::Ready));
-    assert_folds(&mut server);
+    server.assert_folds();
     let after = *server.image(3).options().after.clone().expect("it still says so");
     assert_eq!((after.jobs, after.open), (vec![1, 2], vec![]));
     let (leased, claim) = server.lease("bill").expect("it is ready");
@@ -136,14 +85,14 @@ fn a_dead_one_cancels_or_lets_run_or_is_waited_for_as_asked() {
             OnDead::Run => assert_eq!(server.status(3), Some(Status::Ready)),
             OnDead::Wait => {
                 assert_eq!((server.status(3), open(&server, 3)), (Some(Status::Blocked), vec![2]));
-                assert_folds(&mut server);
+                server.assert_folds();
                 server.given(retry(&server, 2));
                 server.given(done(2));
                 server.tick();
                 assert_eq!(server.status(3), Some(Status::Ready));
             }
         }
-        assert_folds(&mut server);
+        server.assert_folds();
     }
 }
 
@@ -166,7 +115,7 @@ fn one_that_is_gone_cancels_unless_its_end_is_enough() {
                 let why = "job 2, which it waited for, is gone";
                 assert_eq!(end(&server, 3), ("after_gone".into(), why.into()));
             }
-            assert_folds(&mut server);
+            server.assert_folds();
         }
     }
 }
@@ -213,7 +162,7 @@ fn a_cancelled_job_cancels_those_behind_it_one_step_after_the_other() {
     assert!((1..300).all(|id| server.status(id) == Some(Status::Dead)));
     assert_eq!(end(&server, 299).1, "job 298, which it waited for, is dead");
     assert_eq!(server.status(300), Some(Status::Ready));
-    assert_folds(&mut server);
+    server.assert_folds();
 }
 
 #[test]
@@ -268,7 +217,7 @@ fn a_job_after_a_dead_one_is_cancelled_at_once_or_waits_or_runs() {
         server.given(dead(1));
         server.given(submit(2, "bill", after(&[1], on_dead)));
         server.tick();
-        assert_folds(&mut server);
+        server.assert_folds();
         server.status(2)
     };
     assert_eq!(ALL.map(status), [Status::Dead, Status::Ready, Status::Blocked].map(Some));
@@ -296,7 +245,7 @@ fn a_blocked_job_with_a_later_time_is_scheduled_then_and_its_ttl_runs() {
     server.given(done(1));
     server.tick();
     assert_eq!([2, 3].map(|id| server.status(id)), [Some(Status::Ready), Some(Status::Scheduled)]);
-    assert_folds(&mut server);
+    server.assert_folds();
     assert_eq!(server.pass(400), ["Ready"]);
 }
 
@@ -313,7 +262,7 @@ fn a_parked_job_is_told_and_its_release_finds_out_where_it_stands() {
     server.given(done(2));
     server.tick();
     assert_eq!(server.status(3), Some(Status::Parked));
-    assert_folds(&mut server);
+    server.assert_folds();
     server.given(parked(3, false));
     assert_eq!(server.status(3), Some(Status::Ready));
 
@@ -340,10 +289,10 @@ fn a_deleted_job_is_told_and_its_undo_finds_out_where_it_stands() {
         ends.map(|end| server.given(end));
         server.tick();
         assert!(server.state.deletion(JobId(3)).is_some());
-        assert_folds(&mut server);
+        server.assert_folds();
         server.given(undo(3));
         assert_eq!(server.status(3), Some(expected));
-        assert_folds(&mut server);
+        server.assert_folds();
     }
 
     // One that is waited for has not ended while its deletion can be undone.
@@ -376,7 +325,7 @@ fn a_retried_job_waits_for_those_before_it_that_run_again() {
     server.tick();
     server.given(retry(&server, 3));
     assert_eq!(server.status(3), Some(Status::Ready), "who retries it knows that 1 is dead");
-    assert_folds(&mut server);
+    server.assert_folds();
 }
 
 #[test]
@@ -385,7 +334,7 @@ fn a_blocked_job_that_ends_or_fails_by_hand_waits_as_before_or_is_forgotten() {
     // Protocols without tokens may fail any unfinished job.
     server.given(fail(Claim::Unfinished { id: JobId(3) }));
     assert_ne!(server.status(3), Some(Status::Ready));
-    assert_folds(&mut server);
+    server.assert_folds();
     server.given(done(3));
     assert_eq!(server.state.waiting_for(JobId(1), JobId(0)).count(), 0);
     server.given(done(1));

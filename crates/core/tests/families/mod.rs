@@ -2,6 +2,7 @@
 
 mod aging;
 mod audit;
+mod batches;
 mod compaction;
 mod constraints;
 mod fair;
@@ -10,6 +11,7 @@ mod flows;
 mod hold;
 mod lease;
 mod limits;
+mod limits_page;
 mod room;
 mod scan;
 mod schedules;

@@ -1,12 +1,14 @@
 //! Schedules: a time fires once, in one record with its job.
 
+use prost::Message as _;
 use spindle_core::command::{Compact, FireSchedule, Occasion, SetSchedule, Submit};
+use spindle_core::event::ScheduleSet;
 use spindle_core::job::JobId;
 use spindle_core::schedule::{
-    Due, MISSED_AFTER_MS, Missed, Outcome, Overlap, Progress, SCHEDULE_NAME_BYTES_MAX, Schedule,
-    tag_of,
+    Due, MISSED_AFTER_MS, Missed, Outcome, Overlap, Progress, SCHEDULE_NAME_BYTES_MAX,
+    SCHEDULE_PAYLOAD_BYTES_MAX, SCHEDULES_BYTES_MAX, SCHEDULES_MAX, Schedule, tag_of,
 };
-use spindle_core::{BytesRef, Command, Event, Rejection, Status, Type};
+use spindle_core::{BytesRef, Command, Event, Place, Rejection, Status, Type};
 
 use crate::harness::{START_MS, Server, complete};
 
@@ -321,6 +323,70 @@ fn what_does_not_fit_is_refused() {
     }
     let refused = server.refused(set(&schedule(|it| it.name = long), None));
     assert!(matches!(refused, Rejection::OutOfRange(_)), "{refused}");
+}
+
+#[test]
+fn what_just_fits_is_taken() {
+    let mut server = Server::new();
+    let changes: [fn(&mut Schedule); 5] = [
+        |it| it.name = "x".repeat(SCHEDULE_NAME_BYTES_MAX),
+        |it| it.job.payload = vec![0; SCHEDULE_PAYLOAD_BYTES_MAX],
+        |it| it.jitter_ms = HOUR,
+        |it| (it.missed, it.missed_max) = (Missed::All as i32, 1_000),
+        |it| it.expression = "x".repeat(255),
+    ];
+    for change in changes {
+        server.given(set(&schedule(change), None));
+    }
+}
+
+/// A server on which the schedules 0 to `last` - 1 were set, each with so much payload.
+fn with_schedules(last: usize, payload: usize) -> Server {
+    let mut server = Server::new();
+    for n in 0..last {
+        let schedule = numbered(n, payload);
+        let set = ScheduleSet {
+            schedule: Some(Box::new(schedule)),
+            progress: Some(Box::new(Progress::default())),
+        };
+        let at = Place { position: server.position, offset: 0 };
+        server.state.evolve(&Event::ScheduleSet(set), at);
+        server.position += 1;
+    }
+    server
+}
+
+fn numbered(n: usize, payload: usize) -> Schedule {
+    schedule(|it| {
+        it.name = format!("{n:05}");
+        it.job.payload = vec![b'p'; payload];
+    })
+}
+
+#[test]
+fn as_many_schedules_are_kept_as_fit_and_one_more_is_refused() {
+    let mut server = with_schedules(SCHEDULES_MAX - 1, 0);
+    server.given(set(&numbered(SCHEDULES_MAX - 1, 0), None));
+    let refused = server.refused(set(&numbered(SCHEDULES_MAX, 0), None));
+    assert_eq!(refused, Rejection::OutOfRange("the number of schedules"));
+    server.given(set(&numbered(7, 10), None));
+    server.given(Command::RemoveSchedule { name: "00007".to_owned() });
+    server.given(set(&numbered(SCHEDULES_MAX, 0), None));
+}
+
+#[test]
+fn schedules_are_kept_up_to_their_bytes_and_one_byte_more_is_refused() {
+    let mut server = with_schedules(1_023, SCHEDULE_PAYLOAD_BYTES_MAX);
+    let room = SCHEDULES_BYTES_MAX - server.state.schedules_bytes();
+    assert!(room < SCHEDULE_PAYLOAD_BYTES_MAX as u64, "{room}");
+    // As long a number for the length of the payload as the real one has.
+    let around = numbered(1_023, 20_000).encoded_len() as u64 - 20_000;
+    let payload = usize::try_from(room - around).expect("it is small");
+    assert!((16_384..=SCHEDULE_PAYLOAD_BYTES_MAX).contains(&payload), "{payload}");
+    let refused = server.refused(set(&numbered(1_023, payload + 1), None));
+    assert_eq!(refused, Rejection::OutOfRange("the bytes of all schedules"));
+    server.given(set(&numbered(1_023, payload), None));
+    assert_eq!(server.state.schedules_bytes(), SCHEDULES_BYTES_MAX);
 }
 
 #[test]

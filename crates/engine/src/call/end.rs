@@ -3,8 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use spindle_core::audit::Action;
 use spindle_core::command::{Claim, Extend, Finish};
-use spindle_core::job::{Cause, Deletion, Status};
-use spindle_core::{Command, JobId, Rejection, decide_finish};
+use spindle_core::event::Requeued;
+use spindle_core::job::{Cause, Deletion, Outcome, Status};
+use spindle_core::{Command, Event, JobId, Rejection, State, decide_finish};
 
 use crate::answer::Refused;
 use crate::audit::{Audit, Deed, People};
@@ -232,9 +233,25 @@ impl Inner {
             code: result.code,
             worker_finished_at: result.worker_finished_at,
         };
+        let room = self.foreground_room();
         self.run_decided(Some(&payload).filter(|_| !foreground), |state, now_ms, out| {
-            decide_finish(state, &finish, now_ms, out)
+            decide_finish(state, &finish, now_ms, out)?;
+            if foreground {
+                out.events.iter_mut().for_each(|(event, _)| keep_within(room, event, state));
+            }
+            Ok(())
         })?;
         Ok(Gated::new((), self.own_gate_if(!foreground)))
+    }
+}
+
+/// A foreground job that is tried again keeps its result in memory: only one that there is room
+/// for. The report is not refused, since the attempt did end.
+fn keep_within(room: usize, event: &mut Event, state: &State) {
+    let Event::Requeued(Requeued { id, outcome: Some(outcome), .. }) = event else { return };
+    let job = state.live(JobId(*id));
+    let replaced = job.as_ref().and_then(|job| job.outcome()).map_or(0, Outcome::bytes_len);
+    if outcome.bytes_len() > room + replaced {
+        outcome.leave_out_result("foreground payloads and results in memory are at their limit");
     }
 }

@@ -119,6 +119,11 @@ impl Inner {
         self.closed(submitted)
     }
 
+    /// How many more bytes foreground jobs may have in memory.
+    pub(crate) fn foreground_room(&self) -> usize {
+        self.options.foreground_bytes_max.saturating_sub(self.footprint.foreground_bytes())
+    }
+
     fn try_submit(&mut self, engine: &Engine, job: &mut NewJob) -> Result<Gated<JobId>, Refused> {
         let NewJob { submit, payload } = job;
         self.check_len(payload)?;
@@ -127,8 +132,7 @@ impl Inner {
             if self.stopping {
                 return Err(Refused::Stopping);
             }
-            let bytes = self.footprint.foreground_bytes() + payload.len();
-            if bytes > self.options.foreground_bytes_max {
+            if payload.len() > self.foreground_room() {
                 return Err(Refused::TooMany("foreground jobs in memory"));
             }
         } else {

@@ -94,6 +94,8 @@ pub(crate) struct Batch {
     open: RecordWriter,
     /// The position the open record will have.
     position: u64,
+    /// The log's end when this began.
+    begun_at: u64,
     /// Whether the feed will show something of the open record.
     in_feed: bool,
     sealed: VecDeque<Sealed>,
@@ -112,6 +114,7 @@ impl Batch {
         Batch {
             open: RecordWriter::default(),
             position: 0,
+            begun_at: 0,
             in_feed: false,
             sealed: VecDeque::new(),
             recent: Recent::new(recent_bytes_max),
@@ -127,6 +130,12 @@ impl Batch {
     pub fn begin_at(&mut self, position: u64, record_bytes_max: usize) {
         self.record_bytes_max = record_bytes_max;
         (self.position, self.feed_end) = (position, position);
+        self.begun_at = position;
+    }
+
+    /// The log's end when this began.
+    pub fn begun_at(&self) -> u64 {
+        self.begun_at
     }
 
     /// Durable events of the feed are in records below this.
@@ -175,9 +184,20 @@ impl Batch {
 
     /// Closes the open record, if there is something in it.
     pub fn seal(&mut self) {
-        if self.open.is_empty() {
-            return;
+        if !self.open.is_empty() {
+            self.seal_open();
         }
+    }
+
+    /// A record with nothing in it, for a log that is shared: that it is committed proves that this
+    /// process still leads. What waits to be written proves it as well.
+    pub fn put_beat(&mut self) {
+        if !self.has_work() {
+            self.seal_open();
+        }
+    }
+
+    fn seal_open(&mut self) {
         let (position, epoch) = (self.position, self.epoch);
         let bytes = self.open.seal(epoch, self.now_ms);
         self.recent.push(position, bytes.clone());
@@ -190,6 +210,14 @@ impl Batch {
     pub fn take_sealed(&mut self) -> Vec<Sealed> {
         self.seal();
         self.sealed.drain(..).collect()
+    }
+
+    /// The record that is to be written next.
+    pub fn take_next(&mut self) -> Option<Sealed> {
+        if self.sealed.is_empty() {
+            self.seal();
+        }
+        self.sealed.pop_front()
     }
 
     /// Records are durable; those that found no room wait again. Returns whether the feed shows
@@ -304,6 +332,9 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
             | Event::ScheduleSet(_)
             | Event::ScheduleRemoved(_)
             | Event::ScheduleFired(_)
+            | Event::BatchSet(_)
+            | Event::BatchesCounted(_)
+            | Event::BatchesGone(_)
     )
 }
 
@@ -322,6 +353,9 @@ fn long_bytes(event: &Event) -> usize {
         Event::ScheduleSet(set) => {
             set.schedule.as_ref().map_or(0, |schedule| schedule.encoded_len())
         }
+        Event::BatchSet(set) => set.batch.as_ref().map_or(0, |batch| batch.encoded_len()),
+        Event::BatchesCounted(counted) => counted.encoded_len(),
+        Event::BatchesGone(gone) => gone.encoded_len(),
         Event::Requeued(requeued) => requeued.outcome.as_deref().map_or(0, Outcome::words_len),
         _ => event.image().map_or(0, |image| {
             image.options.as_deref().map_or(0, options_bytes) + image.words_len()

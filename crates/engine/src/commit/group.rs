@@ -7,23 +7,28 @@ use std::time::{Duration, Instant};
 use spindle_log::{Ack, LogError, Position, Record, SubmitError};
 
 use super::batch::Sealed;
+use super::flight::pause_after;
+use crate::admission::Begun;
 use crate::answer::{Answer, Failure};
 use crate::door::{Committer, Mailbox};
 use crate::engine::Engine;
 use crate::gate::Gate;
+use crate::lead::Lead;
 
 /// Where a commit takes longer than this, the log thread does it: reads and leases should not wait
 /// for a slow disk.
 const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
 /// The same goes for more bytes than this, which take a quick disk about as long.
 const INLINE_BYTES_MAX: usize = 512 * 1024;
+/// So many answers in a row may be lost while an engine starts or stops.
+const LOST_MAX: u32 = 12;
 
 /// How long commits take nowadays: a moving average, the newest an eighth of it.
 #[derive(Debug, Default)]
 pub(crate) struct SyncTime(AtomicU64);
 
 impl SyncTime {
-    fn note(&self, took: Duration) {
+    pub fn note(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         // Only who commits comes here: one thread at a time.
         let before = self.0.load(Ordering::Relaxed);
@@ -43,10 +48,37 @@ pub enum Committed {
     Nothing,
     /// Records were committed.
     Some,
+    /// The log does not say what became of records: they are submitted again.
+    Unknown,
     /// The disk is full: the records wait.
     Full,
     /// The log has failed; the process must stop.
     Failed,
+}
+
+/// What an answer of the log says of the record that it is for.
+pub(super) enum Verdict {
+    Durable,
+    Unknown,
+    Failed(Failure),
+}
+
+impl Verdict {
+    pub fn of(ack: Ack, record: &Sealed) -> Verdict {
+        match ack {
+            Ack::Committed(position) if position.0 == record.position => Verdict::Durable,
+            Ack::Committed(_) => Verdict::Failed(Failure::Conflict),
+            Ack::Unknown(_) => Verdict::Unknown,
+            Ack::Conflict { stored, .. } => {
+                // Ours after all, if a lost answer hid that it was written.
+                let is_ours = stored.is_some_and(|stored| {
+                    stored.epoch == record.epoch && stored.bytes == record.bytes
+                });
+                if is_ours { Verdict::Durable } else { Verdict::Failed(Failure::Conflict) }
+            }
+            Ack::Fatal(error) => Verdict::Failed(Failure::Log(error)),
+        }
+    }
 }
 
 impl Committer for Engine {
@@ -58,6 +90,10 @@ impl Committer for Engine {
         Engine::durable(self)
     }
 
+    fn released(&self) -> Option<Gate> {
+        Engine::released(self)
+    }
+
     fn end_turn(&self) -> bool {
         let inner = self.shared.inner.lock();
         let (has_work, deadline_ms) = (inner.batch.has_work(), inner.next_deadline());
@@ -67,9 +103,9 @@ impl Committer for Engine {
     }
 
     fn commit(&self) {
-        if self.commit_once() == Committed::Full {
-            // The log thread tries again when there may be room.
-            self.shared.work.notify_one();
+        // The log thread does it where an answer takes long; on a full disk it tries again.
+        if self.shared.flight.is_some() || self.commit_once() == Committed::Full {
+            self.call_log_thread();
         }
     }
 
@@ -80,7 +116,7 @@ impl Committer for Engine {
         if is_quick {
             self.commit();
         } else {
-            self.shared.work.notify_one();
+            self.call_log_thread();
         }
     }
 
@@ -96,16 +132,36 @@ impl Engine {
         self.leave(self.shared.inner.lock());
     }
 
+    /// There is something for the log thread to do.
+    pub(crate) fn call_log_thread(&self) {
+        match &self.shared.flight {
+            None => {
+                self.shared.work.notify_one();
+            }
+            Some(flight) => flight.submits.ring(),
+        }
+    }
+
     /// Takes everything decided so far, commits it, and lets the answers go. The log thread calls
-    /// this in a loop; the simulator calls it itself.
+    /// this in a loop; the simulator calls it itself. Over a log that takes several records at a time
+    /// threads do it in steps, see [`Engine::submit_once`].
     pub fn commit_once(&self) -> Committed {
+        if self.shared.flight.is_some() {
+            return self.commit_in_flight();
+        }
         let _committing = self.shared.committing.lock();
+        // What is decided on a log that has failed is decided for nobody, and one that is shared would take it.
+        if self.shared.failure.lock().is_some() {
+            return Committed::Failed;
+        }
         let batch = self.shared.inner.lock().batch.take_sealed();
         if batch.is_empty() {
             return Committed::Nothing;
         }
-        self.shared.admission.begin_commit(self.now_ms());
-        let begun = Instant::now();
+        let begun = self.shared.admission.begin_commit(self.now_ms());
+        let since = Instant::now();
+        let lead = self.shared.lead.as_ref();
+        let append = lead.map(Lead::begins);
         let mut submitted = 0;
         let mut outcome = Committed::Some;
         for record in &batch {
@@ -116,11 +172,7 @@ impl Engine {
                     break;
                 }
                 Err(error) => {
-                    self.fail(match error {
-                        SubmitError::Poisoned(error) => Failure::Log(error),
-                        SubmitError::Conflict { .. } => Failure::Conflict,
-                        other => Failure::Refused(other.to_string()),
-                    });
+                    self.fail(error.into());
                     return Committed::Failed;
                 }
             }
@@ -131,19 +183,28 @@ impl Engine {
                 self.fail(failure);
                 return Committed::Failed;
             }
+            if let (Some(lead), Some(append)) = (lead, append) {
+                lead.committed(append);
+            }
             durable_bytes += record.bytes.len();
-            self.shared.durable.store(record.position + 1, Ordering::Release);
+            self.publish_durable(record.position + 1);
         }
         if submitted > 0 {
-            let took = begun.elapsed();
+            let took = since.elapsed();
             self.shared.sync_time.note(took);
             self.shared.meters.note_commit(took, durable_bytes);
         }
-        self.after_commit(&batch[..submitted], &batch[submitted..]);
+        let (written, unwritten) = batch.split_at(submitted);
+        self.after_commit(written, unwritten, begun, !unwritten.is_empty());
         outcome
     }
 
-    fn submit_record(&self, record: &Sealed) -> Result<(), SubmitError> {
+    /// All records below this are durable: gates up to it are open.
+    pub(super) fn publish_durable(&self, durable: u64) {
+        self.shared.durable.store(durable, Ordering::Release);
+    }
+
+    pub(super) fn submit_record(&self, record: &Sealed) -> Result<(), SubmitError> {
         let stored = Record { epoch: record.epoch, bytes: record.bytes.clone() };
         self.shared.log.submit(Position(record.position), &stored)
     }
@@ -152,27 +213,30 @@ impl Engine {
     /// again, with the identical record at the same position, until it is known.
     fn acknowledged(&self, record: &Sealed) -> Result<(), Failure> {
         loop {
-            match self.shared.log.next_ack() {
-                Ack::Committed(position) if position.0 == record.position => return Ok(()),
-                Ack::Committed(_) => return Err(Failure::Conflict),
-                Ack::Unknown(_) => {
+            match Verdict::of(self.shared.log.next_ack(), record) {
+                Verdict::Durable => return Ok(()),
+                Verdict::Unknown => {
+                    if let Some(failure) = self.failure() {
+                        return Err(failure);
+                    }
                     self.submit_record(record).map_err(|_| Failure::Conflict)?;
                 }
-                Ack::Conflict { stored, .. } => {
-                    // Ours after all, if a lost answer hid that it was written.
-                    let mine = stored.is_some_and(|stored| {
-                        stored.epoch == record.epoch && stored.bytes == record.bytes
-                    });
-                    return if mine { Ok(()) } else { Err(Failure::Conflict) };
-                }
-                Ack::Fatal(error) => return Err(Failure::Log(error)),
+                Verdict::Failed(failure) => return Err(failure),
             }
         }
     }
 
-    fn after_commit(&self, written: &[Sealed], unwritten: &[Sealed]) {
+    /// Records are durable; others found no room and go back to the batch. `has_refused`: the log
+    /// has no room for what comes next.
+    pub(super) fn after_commit(
+        &self,
+        written: &[Sealed],
+        unwritten: &[Sealed],
+        begun: Begun,
+        has_refused: bool,
+    ) {
         let now_ms = self.now_ms();
-        self.shared.admission.note_commit(&*self.shared.log, !unwritten.is_empty(), now_ms);
+        self.shared.admission.note_commit(&*self.shared.log, begun, has_refused, now_ms);
         {
             let mut inner = self.shared.inner.lock();
             if inner.batch.note_durable(written, unwritten) {
@@ -185,7 +249,7 @@ impl Engine {
         self.call_mailboxes();
     }
 
-    fn call_mailboxes(&self) {
+    pub(crate) fn call_mailboxes(&self) {
         self.shared.mailboxes.read().iter().for_each(|mailbox| mailbox.durable_moved());
     }
 
@@ -199,16 +263,40 @@ impl Engine {
             }
             *first = Some(failure.clone());
         }
-        tracing::error!("the log has failed: {failure}");
+        if let Some(lead) = &self.shared.lead {
+            lead.end();
+        }
+        if matches!(failure, Failure::Abandoned) {
+            // Whoever wanted that knows it.
+            self.call_mailboxes();
+            return;
+        }
+        match failure {
+            Failure::Conflict if self.shared.lead.is_some() => {
+                tracing::warn!("this server leads the log no more: {failure}");
+            }
+            _ => tracing::error!("the log has failed: {failure}"),
+        }
         self.call_mailboxes();
         if let Some(report) = self.shared.on_failure.get() {
             report(failure);
         }
     }
 
-    /// Syncs and ends: for an orderly stop, when no more calls come.
+    /// Syncs and ends: for an orderly stop, when no more calls come. A log that loses its answers is
+    /// asked some times more; what it says nothing of then is not durable.
     pub fn flush(&self) -> Result<(), LogError> {
-        while self.commit_once() == Committed::Some {}
+        let mut lost = 0;
+        loop {
+            match self.commit_once() {
+                Committed::Some => lost = 0,
+                Committed::Unknown if lost < LOST_MAX => {
+                    std::thread::sleep(pause_after(lost));
+                    lost += 1;
+                }
+                _ => break,
+            }
+        }
         match self.shared.failure.lock().clone() {
             Some(Failure::Log(error)) => Err(error),
             _ => Ok(()),

@@ -2,12 +2,13 @@
 //! and checksum, so that a fold passes over payloads and a reader finds either by its offset.
 //!
 //! ```text
-//! header  version u8 | min_reader u8 | 0 u16 | entries u32 | epoch u64 | now_ms u64   (24 bytes)
+//! header  version u8 | min_reader u8 | marks u16 | entries u32 | epoch u64 | now_ms u64   (24 bytes)
 //! entry   kind << 28 | length u32    | CRC-32C u32 | bytes
 //! ```
 //!
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
-//! and checksum.
+//! and checksum. Of the marks one is used: the record begins an epoch. A record without entries is a
+//! beat, see `lead.rs`.
 
 use std::ops::Range;
 
@@ -23,6 +24,8 @@ const MIN_READER: u8 = 1;
 
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 8;
+/// The mark of a record that begins an epoch, in the header's third byte.
+const BEGINS_EPOCH: u8 = 1;
 /// Lengths have 28 bits.
 const LENGTH_MASK: u32 = (1 << 28) - 1;
 
@@ -57,6 +60,7 @@ pub enum RecordError {
 pub(crate) struct RecordWriter {
     bytes: Vec<u8>,
     entries: u32,
+    begins_epoch: bool,
 }
 
 impl RecordWriter {
@@ -111,15 +115,20 @@ impl RecordWriter {
         let start = self.begin_entry();
         event.encode(&mut self.bytes);
         self.end_entry(start, Kind::Event, None);
+        self.begins_epoch |= matches!(event, Event::Started(_));
     }
 
-    /// Completes the record and begins a new one.
+    /// Completes the record, be there anything in it or not, and begins a new one.
     pub fn seal(&mut self, epoch: u64, now_ms: u64) -> Bytes {
         /// Larger records are handed over with their buffer, smaller ones are copied out of it.
         const COPY_BYTES_MAX: usize = 64 * 1024;
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
         let header = &mut self.bytes[..HEADER_BYTES];
         header[0] = VERSION;
         header[1] = MIN_READER;
+        header[2] = if std::mem::take(&mut self.begins_epoch) { BEGINS_EPOCH } else { 0 };
         header[4..8].copy_from_slice(&self.entries.to_le_bytes());
         header[8..16].copy_from_slice(&epoch.to_le_bytes());
         header[16..24].copy_from_slice(&now_ms.to_le_bytes());
@@ -221,6 +230,11 @@ impl RecordReader {
         }
         Ok(true)
     }
+}
+
+/// Whether a record begins an epoch: it is the first one of its writer.
+pub(crate) fn begins_epoch(record: &[u8]) -> bool {
+    record.get(2).is_some_and(|marks| marks & BEGINS_EPOCH != 0)
 }
 
 /// When a record was written: milliseconds since 1970. None of what is no record.
@@ -379,6 +393,23 @@ mod tests {
         let reader = RecordReader::new(Bytes::from(unknown)).unwrap();
         let read = reader.read_events(&mut EventReader::default(), &mut Used::default());
         assert!(matches!(read, Err(RecordError::UnknownEvent(at)) if at == kind));
+    }
+
+    #[test]
+    fn a_record_without_entries_reads_as_one_that_says_nothing() {
+        let mut writer = RecordWriter::default();
+        let beat = writer.seal(7, 5);
+        assert_eq!(
+            (beat.len(), begins_epoch(&beat), written_ms(&beat)),
+            (HEADER_BYTES, false, Some(5))
+        );
+        let reader = RecordReader::new(beat.clone()).unwrap();
+        assert!(reader.for_each_event(|_, _| panic!("there is none")).unwrap());
+        assert!(checked_parts(&beat).is_empty());
+        writer.put_event(&Event::Started(Default::default()));
+        assert!(begins_epoch(&writer.seal(8, 6)));
+        writer.put_event(&events()[0]);
+        assert!(!begins_epoch(&writer.seal(8, 7)));
     }
 
     #[test]

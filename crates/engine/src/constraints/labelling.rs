@@ -28,6 +28,7 @@ pub(crate) struct Unmatched {
     pub id: JobId,
     pub revision: u32,
     queue: Bytes,
+    fair_key: Bytes,
     payload: BytesRef,
     pub labels: Vec<Label>,
     /// What the queue says its untyped payloads are.
@@ -40,6 +41,7 @@ impl Unmatched {
             id: job.id(),
             revision: job.revision(),
             queue: job.queue().clone(),
+            fair_key: job.fair_key().clone(),
             payload: job.payload(),
             labels: job.labels().to_vec(),
             bytes_type: bytes_type(state, job.queue()),
@@ -122,7 +124,9 @@ impl Engine {
                     has_key.extend(jobs.iter().map(|job| job.submit.fair_key.is_some()));
                 }
                 for (job, has_key) in jobs.iter_mut().zip(&has_key) {
-                    let found = self.found_in(&rules, &job.submit.queue, &job.payload);
+                    let NewJob { submit, payload, .. } = &**job;
+                    let key = submit.fair_key.as_deref().filter(|_| *has_key);
+                    let found = self.found_in(&rules, &submit.queue, key, payload);
                     job.set_matched(found, rules.revision(), Some(*has_key));
                 }
             }
@@ -136,12 +140,18 @@ impl Engine {
         }
     }
 
-    fn found_in(&self, rules: &RuleSet, queue: &[u8], payload: &Payload) -> Found {
+    fn found_in(
+        &self,
+        rules: &RuleSet,
+        queue: &[u8],
+        key: Option<&[u8]>,
+        payload: &Payload,
+    ) -> Found {
         let kind = match payload.kind() {
             Type::Bytes if rules.reads(queue) => bytes_type(&self.shared.inner.lock().state, queue),
             typed => typed,
         };
-        rules.matched(queue, Document::new(payload.bytes(), kind))
+        rules.matched(queue, key, Document::new(payload.bytes(), kind))
     }
 
     // ---- jobs that are there ----
@@ -157,10 +167,10 @@ impl Engine {
             typed => typed,
         };
         if kind == Type::Bytes || !rules.asks_for_fields(&job.queue) {
-            return Ok(rules.labels(&job.queue, Document::Opaque, &job.labels));
+            return Ok(rules.labels(&job.queue, &job.fair_key, Document::Opaque, &job.labels));
         }
         let payload = self.jobs().payload(job.id, &job.payload)?;
-        Ok(rules.labels(&job.queue, Document::new(&payload, kind), &job.labels))
+        Ok(rules.labels(&job.queue, &job.fair_key, Document::new(&payload, kind), &job.labels))
     }
 
     /// An edit that moves a job to another queue: there it may fall under other constraints.
@@ -207,10 +217,12 @@ impl Engine {
         payload: Option<&Payload>,
     ) -> Result<u64, FetchError> {
         let rules = self.shared.rules.newest();
+        // A job that came without key has none, whatever its queue is fair by now.
+        let key = image.options().fair_key.clone().unwrap_or_default();
         let labels = if rules.is_empty() {
             Vec::new()
         } else if let Some(payload) = payload {
-            self.found_in(&rules, &image.queue, payload).labels
+            self.found_in(&rules, &image.queue, Some(&key), payload).labels
         } else {
             let place = image.payload.clone().unwrap_or(BytesRef::NONE);
             let bytes = match self.jobs().bytes(&place) {
@@ -218,7 +230,8 @@ impl Engine {
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,
             };
-            self.found_in(&rules, &image.queue, &Payload::new(bytes, place.kind())).labels
+            let payload = Payload::new(bytes, place.kind());
+            self.found_in(&rules, &image.queue, Some(&key), &payload).labels
         };
         if labels != image.options().labels {
             image.options_mut().labels = labels;

@@ -1,7 +1,7 @@
 //! What jobs take: in the log if it were written anew, and in memory for those that are in no log.
 
 use spindle_core::event::{Deleted, Requeued};
-use spindle_core::job::JobImage;
+use spindle_core::job::{JobImage, Outcome};
 use spindle_core::state::JobView;
 use spindle_core::{BytesRef, Event, JobId, State};
 
@@ -21,7 +21,7 @@ impl Footprint {
         self.live_bytes
     }
 
-    /// Payloads of jobs that live in memory only.
+    /// Payloads of jobs that live in memory only, and what their last failures left.
     pub fn foreground_bytes(&self) -> usize {
         self.foreground_bytes
     }
@@ -37,9 +37,11 @@ impl Footprint {
             Event::Requeued(Requeued { id, .. }) | Event::Deleted(Deleted { id, .. }) => {
                 let before = logged_outcome_bytes(state, JobId(*id));
                 self.live_bytes = self.live_bytes.saturating_sub(before);
+                let before = foreground_outcome_bytes(state, JobId(*id));
+                self.foreground_bytes = self.foreground_bytes.saturating_sub(before);
             }
             Event::Persisted(image) => {
-                self.foreground_bytes = self.foreground_bytes.saturating_sub(payload_len(image));
+                self.job_ends(JobId(image.id), state);
                 self.live_bytes += live_cost(image);
             }
             Event::Compacted(image)
@@ -62,14 +64,15 @@ impl Footprint {
     pub fn after_fold(&mut self, event: &Event, state: &State) {
         if let Event::Requeued(Requeued { id, .. }) | Event::Deleted(Deleted { id, .. }) = event {
             self.live_bytes += logged_outcome_bytes(state, JobId(*id));
+            self.foreground_bytes += foreground_outcome_bytes(state, JobId(*id));
         }
     }
 
     fn job_ends(&mut self, id: JobId, state: &State) {
         let Some(job) = state.live(id) else { return };
         if job.is_foreground() {
-            let len = job.payload_len() as usize;
-            self.foreground_bytes = self.foreground_bytes.saturating_sub(len);
+            let bytes = job.payload_len() as usize + last_outcome_bytes(&job);
+            self.foreground_bytes = self.foreground_bytes.saturating_sub(bytes);
         } else {
             let cost = ITEM_BYTES + u64::from(job.payload_len()) + job.options().update_bytes();
             self.live_bytes = self.live_bytes.saturating_sub(cost + outcome_bytes(&job));
@@ -84,6 +87,15 @@ fn payload_len(image: &JobImage) -> usize {
 /// What a live job's last result and its workers' messages take, if it is logged.
 fn logged_outcome_bytes(state: &State, id: JobId) -> u64 {
     state.live(id).filter(|job| !job.is_foreground()).map_or(0, |job| outcome_bytes(&job))
+}
+
+/// What a foreground job's last result takes in memory.
+fn foreground_outcome_bytes(state: &State, id: JobId) -> usize {
+    state.live(id).filter(|job| job.is_foreground()).map_or(0, |job| last_outcome_bytes(&job))
+}
+
+fn last_outcome_bytes(job: &JobView<'_>) -> usize {
+    job.outcome().map_or(0, Outcome::bytes_len)
 }
 
 fn outcome_bytes(job: &JobView<'_>) -> u64 {

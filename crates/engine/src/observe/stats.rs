@@ -20,6 +20,8 @@ pub struct Stats {
     pub finished_over_bytes: u64,
     /// Payloads that failed their checksum, since the start.
     pub payloads_damaged: u64,
+    /// Records of the log that do not count: a server that led no more had written them.
+    pub records_fenced: u64,
     /// Jobs submitted, since the start.
     pub submitted: u64,
     /// Leases given, since the start.

@@ -138,6 +138,9 @@ impl Feed<'_> {
                 break;
             }
             match records.take(position) {
+                Ok(_) if self.0.shared.fenced.binary_search(&position).is_ok() => {
+                    page.next = FeedId::before(position + 1);
+                }
                 Ok(record) => {
                     bytes += record.len();
                     page.read(position, record, limit)

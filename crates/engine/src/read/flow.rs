@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use spindle_core::batch::Batch;
 use spindle_core::command::Claim;
 use spindle_core::job::OnDead;
 use spindle_core::{Found, JobId, JobImage, Rejection, Status};
@@ -14,12 +15,14 @@ use crate::gate::Gated;
 use crate::inner::Inner;
 use crate::views::{Jobs, Leases};
 
-/// A job that another one waits for, or waited for.
+/// A job or a batch that another job waits for, or waited for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockerNow {
     /// Its number.
     pub id: JobId,
-    /// Where it stands; none if it is not there any more.
+    /// The batch, if it is one.
+    pub batch: Option<Batch>,
+    /// Where the job stands; none if it is not there any more.
     pub status: Option<Status>,
     /// The worker that has it; empty if none has it or it gave no name.
     pub worker: Bytes,
@@ -27,16 +30,19 @@ pub struct BlockerNow {
     pub is_deleted: bool,
 }
 
-/// A job of a flow.
+/// A job or a batch of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowNode {
     /// Its number.
     pub id: JobId,
-    /// Where it stands; none if it is not there any more, and nothing else is known of it.
+    /// The batch, if it is one.
+    pub batch: Option<Batch>,
+    /// Where the job stands; none if it is not there any more, and nothing else is known of it.
     pub status: Option<Status>,
     /// Its queue.
     pub queue: Bytes,
-    /// The jobs that it waits for or waited for, ascending.
+    /// The jobs and batches that it waits for or waited for, ascending. Of a batch, those in it that
+    /// are there.
     pub after: Vec<JobId>,
     /// What happens to it when one of them dies.
     pub on_dead: OnDead,
@@ -61,9 +67,9 @@ impl Jobs<'_> {
         }
     }
 
-    /// The flow that a job is in, at most so many jobs of it: those that it waits for and waited
-    /// for, and theirs, and all that wait for one of these. One that waits no more is found from
-    /// those behind it only. None if there is no such job.
+    /// The flow that a job or a batch is in, at most so many nodes of it: those that it waits for and
+    /// waited for, and theirs, all that wait for one of these, and the batches that they are in. One
+    /// that waits no more is found from those behind it only. None if there is no such job.
     ///
     /// # Errors
     ///
@@ -74,17 +80,21 @@ impl Jobs<'_> {
         nodes_max: usize,
     ) -> Result<Gated<Option<JobFlow>>, FetchError> {
         let mut answer = Gated::open(());
-        let Some((start, _)) = answer.absorb(self.find(job)) else {
-            return Ok(answer.map(|()| None));
+        let start = match (job, answer.absorb(self.find(job))) {
+            (_, Some((start, _))) => start,
+            (JobRef::Id(id), None) if answer.absorb(self.around(id, 0)).0.is_some() => id,
+            _ => return Ok(answer.map(|()| None)),
         };
         let mut found: BTreeMap<JobId, Option<FlowNode>> = BTreeMap::from([(start, None)]);
         let mut to_read = VecDeque::from([start]);
         let mut is_partial = false;
         while let Some(id) = to_read.pop_front() {
-            let image = answer.absorb(self.get(JobRef::Id(id))?);
-            let node = FlowNode::of(id, image.as_ref());
             // One more than there is room for shows that there are more.
-            let waiting = answer.absorb(self.waiting_for(id, nodes_max + 1));
+            let (batch, waiting) = answer.absorb(self.around(id, nodes_max + 1));
+            let node = match batch {
+                Some(node) => node,
+                None => FlowNode::of(id, answer.absorb(self.get(JobRef::Id(id))?).as_ref()),
+            };
             for next in node.after.iter().copied().chain(waiting) {
                 if found.contains_key(&next) {
                     continue;
@@ -102,8 +112,23 @@ impl Jobs<'_> {
         Ok(answer.map(|()| Some(JobFlow { nodes, is_partial })))
     }
 
-    fn waiting_for(&self, id: JobId, max: usize) -> Gated<Vec<JobId>> {
-        self.0.read(|inner| inner.state.waiting_for(id, JobId(0)).take(max).collect())
+    /// The batch of this number, if there is one, and those that wait for this job or batch, with the
+    /// batch that it is in.
+    fn around(&self, id: JobId, max: usize) -> Gated<(Option<FlowNode>, Vec<JobId>)> {
+        self.0.read(|inner| {
+            let state = &inner.state;
+            let batch = state.batch(id).map(|batch| FlowNode {
+                id,
+                status: None,
+                queue: batch.queue.clone(),
+                after: state.members(id, JobId(0)).take(max).collect(),
+                on_dead: OnDead::Run,
+                batch: Some(batch.clone()),
+            });
+            let around = state.batch_of(id).filter(|id| state.batch(*id).is_some());
+            let waiting = state.waiting_for(id, JobId(0)).take(max);
+            (batch, waiting.chain(around).collect())
+        })
     }
 }
 
@@ -126,6 +151,7 @@ impl FlowNode {
         let after = image.and_then(|image| image.options().after.as_deref());
         FlowNode {
             id,
+            batch: None,
             status: image.map(JobImage::status),
             queue: image.map(|image| image.queue.clone()).unwrap_or_default(),
             after: after.iter().flat_map(|after| &after.jobs).copied().map(JobId).collect(),
@@ -145,6 +171,7 @@ impl Inner {
         let lease = found.and_then(Found::live).and_then(|job| job.lease());
         BlockerNow {
             id,
+            batch: self.state.batch(id).cloned(),
             status: found.map(|found| found.status()),
             worker: lease.map(|lease| lease.worker.clone()).unwrap_or_default(),
             is_deleted: self.state.deletion(id).is_some(),

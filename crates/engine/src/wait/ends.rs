@@ -1,4 +1,4 @@
-//! Waiting for the end of a job, giving a wait up, and what ends waits at a stop.
+//! Waiting for the end of a job or of a batch, giving a wait up, and what ends waits at a stop.
 
 use std::time::Duration;
 
@@ -33,6 +33,22 @@ impl Waits<'_> {
         let ticket = inner.add_wait(caller, request, Some(wait_ms))?;
         inner.waiting.list.stop_deadlines(job, status == Status::Leased);
         Ok(Some(ticket))
+    }
+
+    /// Waits for a batch's end, with [`Answer::BatchEnded`]. None if it has ended already, or is not
+    /// there: look it up again.
+    pub fn for_batch_end(
+        &self,
+        caller: &Caller,
+        batch: JobId,
+        wait_ms: u64,
+    ) -> Result<Option<Ticket>, Refused> {
+        let mut inner = self.0.enter();
+        inner.check_waits()?;
+        if inner.state.batch(batch).is_none_or(|batch| batch.ended_ms.is_some()) {
+            return Ok(None);
+        }
+        inner.add_wait(caller, WaitFor::BatchEnd { batch }, Some(wait_ms)).map(Some)
     }
 
     /// Lets other connections go first: the ticket's [`Answer::Room`] is in the mailbox already, so
@@ -81,8 +97,9 @@ impl Waits<'_> {
 
 impl Engine {
     /// No leases are given from now on, and no foreground jobs taken; those who wait for a lease,
-    /// or for the result of somebody else's job, are answered that their time is up. Jobs that are logged are still taken:
-    /// what clients had sent before they learned of it is served, and kept.
+    /// for the result of somebody else's job or for the end of a batch, are answered that their time is
+    /// up. Jobs that are logged are still taken: what clients had sent before they learned of it is
+    /// served, and kept.
     pub fn stop_leasing(&self) {
         let mut inner = self.enter();
         inner.stopping = true;

@@ -1,4 +1,4 @@
-//! Who waits for what: leases, results, news of a job, calls to work, room in the log, the feed.
+//! Who waits for what: leases, results, ends of batches, news of a job, calls to work, room in the log, the feed.
 //! Volatile: it is gone after a crash, as are the connections that waited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -46,6 +46,8 @@ pub(crate) enum WaitFor {
         /// The deadline counts only until somebody has leased the job (Workq's `run`).
         until_leased: bool,
     },
+    /// The end of a batch.
+    BatchEnd { batch: JobId },
     /// News of a job and its end, with several answers.
     Watch { job: JobId },
     /// Anything that changes of a job, for somebody who only looks on.
@@ -146,6 +148,7 @@ pub(crate) struct WaitList {
     /// As `by_queue`, of those who only want to be called.
     asleep: Lines<Bytes, Rank>,
     by_job: Lines<JobId, Ticket>,
+    by_batch: Lines<JobId, Ticket>,
     followers: Lines<JobId, Ticket>,
     by_connection: Lines<ConnectionId, Ticket>,
     room: BTreeSet<Ticket>,
@@ -187,6 +190,9 @@ impl WaitList {
             }
             WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
                 self.by_job.set(job, ticket, is_there, || *job);
+            }
+            WaitFor::BatchEnd { batch } => {
+                self.by_batch.set(batch, ticket, is_there, || *batch);
             }
             WaitFor::Change { job } => {
                 self.followers.set(job, ticket, is_there, || *job);
@@ -239,6 +245,11 @@ impl WaitList {
         self.by_job.0.get(&job).map_or(0, BTreeSet::len)
     }
 
+    /// Those who wait for a batch's end.
+    pub fn for_batch(&self, batch: JobId) -> Vec<Ticket> {
+        self.by_batch.all(&batch)
+    }
+
     /// Those who follow a job: they keep no job from being dropped.
     pub fn followers(&self, job: JobId) -> Vec<Ticket> {
         self.followers.all(&job)
@@ -262,11 +273,11 @@ impl WaitList {
         self.feed.range(..(end, Ticket(0))).map(|(_, ticket)| *ticket).collect()
     }
 
-    /// Tickets that wait for leases, and those that wait for results, but not those that wait for a
-    /// job they submitted themselves (`until_leased`).
+    /// Tickets that wait for leases, for results or for the ends of batches, but not those that wait
+    /// for a job they submitted themselves (`until_leased`).
     pub fn leases_and_results(&self) -> Vec<Ticket> {
         let is_one = |wait: &Wait| match &wait.request {
-            WaitFor::Lease(_) => true,
+            WaitFor::Lease(_) | WaitFor::BatchEnd { .. } => true,
             WaitFor::Result { until_leased, .. } => !until_leased,
             WaitFor::Watch { .. }
             | WaitFor::Change { .. }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spindle_core::event::BatchSet;
 use spindle_core::job::Status;
 use spindle_core::{Event, JobId, JobImage, Place, State};
 
@@ -75,6 +76,14 @@ impl Waiting {
                     self.on_gone(JobId(*id), tail);
                 }
             }
+            Event::BatchSet(BatchSet { batch: Some(batch) }) => {
+                self.on_batch_changed(JobId(batch.id), state, Gate(place.position + 1));
+            }
+            Event::BatchesCounted(counted) => {
+                for count in &counted.counts {
+                    self.on_batch_changed(JobId(count.id), state, Gate(place.position + 1));
+                }
+            }
             Event::Leased(leased) => self.list.stop_deadlines(JobId(leased.id), true),
             _ => {}
         }
@@ -105,6 +114,20 @@ impl Waiting {
         self.output.forget(id);
         for ticket in self.list.for_job(id) {
             self.answer(ticket, Gated::new(Answer::Gone(id), gate));
+        }
+    }
+
+    /// Answers those who wait for a batch's end, if it has ended. Only what has ended goes, so nobody
+    /// waits for one that goes.
+    fn on_batch_changed(&mut self, id: JobId, state: &State, gate: Gate) {
+        let tickets = self.list.for_batch(id);
+        if tickets.is_empty() {
+            return;
+        }
+        let Some(batch) = state.batch(id).filter(|batch| batch.ended_ms.is_some()) else { return };
+        let batch = Arc::new(batch.clone());
+        for ticket in tickets {
+            self.answer(ticket, Gated::new(Answer::BatchEnded(batch.clone()), gate));
         }
     }
 

@@ -7,8 +7,8 @@ use spindle_engine::{
     Caller, Committed, ConnectionId, Engine, JobRef, Mailbox, Options, Refused, Room, StartError,
 };
 use spindle_log::{FileLog, FileLogOptions, Log, Space};
-use spindle_testkit::ManualClock;
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
+use spindle_testkit::{ManualClock, wait_until};
 
 use crate::full_disk::{SEGMENT_BYTES, compaction, start, submit, uuid};
 use crate::harness::{Letters, TakeApart, somebody};
@@ -78,16 +78,30 @@ fn changes_are_refused_when_nothing_more_is_to_be_gained_and_taken_when_it_can_g
     submit(&engine, 20_000).expect("it grows again");
 }
 
-#[test]
-fn a_server_that_cannot_begin_in_a_log_that_cannot_grow_says_so() {
-    let disk = SimDisk::new(1);
-    let (engine, log, taken) = stuck(&disk);
-    // To its very end: nobody asks whether there is room.
+/// To the very end of the log: nobody asks whether there is room.
+fn fill(engine: &Engine, taken: u64) {
     let delete = |number| engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value();
     let mut numbers = 0..taken;
     while engine.commit_once() != Committed::Full {
         numbers.by_ref().find(|number| delete(*number).is_ok()).expect("more jobs");
     }
+}
+
+#[test]
+fn a_server_stops_though_what_it_has_decided_finds_no_room() {
+    let disk = SimDisk::new(1);
+    let (engine, _log, taken) = stuck(&disk);
+    fill(&engine, taken);
+    engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    let stopping = std::thread::spawn(move || engine.stop());
+    wait_until("it has stopped", || stopping.is_finished());
+}
+
+#[test]
+fn a_server_that_cannot_begin_in_a_log_that_cannot_grow_says_so() {
+    let disk = SimDisk::new(1);
+    let (engine, log, taken) = stuck(&disk);
+    fill(&engine, taken);
     drop((engine, log));
     let clock = Arc::new(ManualClock::new(1_000));
     let options =

@@ -74,6 +74,28 @@ fn that_a_finished_job_is_deleted_is_not_shown_before_it_is_on_disk() {
     assert!(!bench.is_durable(gate));
 }
 
+/// Its image is older than the deletion. A crash that keeps that and not the undo would take the answer back.
+#[test]
+fn that_a_finished_job_is_brought_back_is_not_shown_before_it_is_on_disk() {
+    let bench = Bench::new();
+    let [id, other] = [0, 1].map(|_| bench.add("mail", b"x"));
+    for id in [id, other] {
+        bench.finish(id, true, b"").unwrap();
+    }
+    delete(&bench, id);
+    bench.commit();
+    undo(&bench, id);
+    let (image, gate) = bench.engine.jobs().get(JobRef::Id(id)).unwrap().both();
+    assert!(image.unwrap().options().deletion.is_none());
+    assert!(!bench.is_durable(gate));
+    bench.commit();
+    let (_, gate) = bench.engine.jobs().get(JobRef::Id(id)).unwrap().both();
+    bench.add("mail", b"of another client");
+    assert!(bench.is_durable(gate));
+    let (_, gate) = bench.engine.jobs().get(JobRef::Id(other)).unwrap().both();
+    assert!(bench.is_durable(gate));
+}
+
 #[test]
 fn a_worker_that_waits_gets_the_job_that_is_brought_back() {
     let bench = Bench::new();

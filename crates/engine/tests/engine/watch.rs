@@ -196,6 +196,31 @@ fn pieces_over_the_limit_are_told_but_not_kept() {
 }
 
 #[test]
+fn pieces_of_all_jobs_are_kept_up_to_their_limit_and_one_byte_more_is_told_only() {
+    let bench = Bench::with(Options { streamed_bytes_max: 10, ..Options::default() });
+    let begin = |connection, queue: &str| {
+        let id = bench.add(queue, b"work");
+        bench.engine.waits().watch(&bench.caller(1), id).unwrap().unwrap();
+        (id, grab(&bench, connection, queue).unwrap())
+    };
+    let say = |job: &LeasedJob, piece| {
+        bench.engine.leases().report(claim(job), data(piece)).value().unwrap();
+    };
+    let (first, one) = begin(8, "a");
+    let (second, two) = begin(9, "b");
+    say(&one, b"1234");
+    say(&two, b"123456");
+    say(&two, b"7");
+    assert_eq!(news(&bench).len(), 3);
+    bench.engine.leases().finish_streamed(claim(&two), done(b"END")).value().unwrap();
+    assert_eq!(bench.result(second), "123456END");
+    // What ended has made room.
+    say(&one, b"567890");
+    bench.engine.leases().finish_streamed(claim(&one), done(b"")).value().unwrap();
+    assert_eq!(bench.result(first), "1234567890");
+}
+
+#[test]
 fn a_watched_end_waits_for_its_record_and_a_foreground_one_for_nothing() {
     let bench = Bench::new();
     let id = bench.add("q", b"work");

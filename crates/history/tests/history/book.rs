@@ -171,3 +171,22 @@ fn the_least_frequent_failures_give_way_at_512() {
     assert_eq!(groups.len(), 512);
     assert_eq!(groups.iter().filter(|it| it.fingerprint.starts_with("often")).count(), 400);
 }
+
+#[test]
+fn as_many_queues_and_failures_as_fit_are_followed_and_one_more_takes_a_place() {
+    let mut book = Book::default();
+    let queues = (1..=128).map(|n| news(&format!("{n}"), n)).collect();
+    let failures = (1..=512).map(|n| failed(&format!("{n}"), "q", n, 10_000)).collect();
+    book.record(&Look { queues, failures, ..look(10_000, 0) }, none_ready);
+    let followed = |book: &Book| {
+        let queues = book.busiest(Range::Hour, BEGIN_MS + 20_000, 60, 1_000);
+        let failures = book.failures(None, Range::Hour, BEGIN_MS + 20_000, 60, 1_000);
+        let has_first = queues.iter().any(|(name, _)| &name[..] == b"1");
+        let has_first_failure = failures.iter().any(|failure| failure.fingerprint == "1");
+        (queues.len(), has_first, failures.len(), has_first_failure)
+    };
+    assert_eq!(followed(&book), (128, true, 512, true));
+    let (queues, failures) = (vec![news("new", 1)], vec![failed("new", "q", 1, 20_000)]);
+    book.record(&Look { queues, failures, ..look(20_000, 0) }, none_ready);
+    assert_eq!(followed(&book), (128, false, 512, false));
+}

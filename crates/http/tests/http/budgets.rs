@@ -160,3 +160,65 @@ fn the_largest_unread_answer_goes_and_the_others_can_be_read() {
     wait_until("the memory", || held(output) == 0);
     assert_eq!(closed(output), 1);
 }
+
+/// What sockets with these ports on this machine have not handed on: sent and not acknowledged, and
+/// received and not read.
+fn queued(local: u16, remote: u16) -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = |address: &str| u16::from_str_radix(&address[address.len() - 4..], 16).unwrap();
+    let found = sockets.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (port(fields[1]) == local && port(fields[2]) == remote).then(|| fields[4].to_owned())
+    });
+    let (unsent, unread) = found
+        .expect("it is open")
+        .split_once(':')
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    let number = |digits: &str| usize::from_str_radix(digits, 16).unwrap();
+    number(&unsent) + number(&unread)
+}
+
+#[test]
+fn little_of_what_is_sent_ahead_is_read_before_the_answer_has_left() {
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let held_up = Arc::clone(&gate);
+    let routes = Router::new()
+        .route("/wait", get(move || async move { held_up.notified().await }))
+        .route("/now", get(async || "now"));
+    let config = HttpConfig { threads: 1, ..HttpConfig::default() };
+    let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let handle = bound.start(site(routes), Arc::new(engine()), config, Arc::default()).unwrap();
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let now = || {
+        let mut stream = TcpStream::connect(handle.local_addr()).unwrap();
+        let last = "GET /now HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(last.as_bytes()).unwrap();
+        rest(&mut stream)
+    };
+    let mut stream = TcpStream::connect(handle.local_addr()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let first = request("/wait");
+    stream.write_all(first.as_bytes()).unwrap();
+    let (near, far) = (stream.local_addr().unwrap().port(), handle.local_addr().port());
+    let unread = || queued(near, far) + queued(far, near);
+    wait_until("the first request", || unread() == 0);
+    let count = 6_000;
+    let ahead = request("/now").repeat(count);
+    stream.write_all(ahead.as_bytes()).unwrap();
+    // The one thread has had time for all connections before it answers the last of these.
+    for _ in 0..20 {
+        assert!(now().ends_with("now"));
+    }
+    let read = ahead.len() - unread();
+    assert!(read <= 64 * 1024, "{read} of {} bytes", ahead.len());
+    gate.notify_one();
+    let mut answers = 0;
+    let mut part = [0; 64 * 1024];
+    while answers < count {
+        let length = stream.read(&mut part).unwrap();
+        assert!(length > 0, "it was closed");
+        // An answer ends with the only `w` at the end of a word; it may be cut anywhere before.
+        answers += part[..length].iter().filter(|byte| **byte == b'w').count();
+    }
+}

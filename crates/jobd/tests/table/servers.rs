@@ -4,11 +4,11 @@ use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use spindle_testkit::ServerProcess;
 use tempfile::TempDir;
 
 /// A server that does not come up within this time fails the test.
@@ -28,7 +28,7 @@ pub struct Server {
     pub port: u16,
     folder: TempDir,
     options: Vec<String>,
-    process: Option<Process>,
+    process: Option<ServerProcess>,
 }
 
 impl Server {
@@ -92,13 +92,13 @@ impl Server {
         let log_file = self.folder.path().join("server.log");
         let log = File::options().create(true).append(true).open(&log_file).unwrap();
         let give_up = Instant::now() + START_MAX;
-        let mut process = Process::start(self.command(), &log);
+        let mut process = ServerProcess::start(self.command(), &log);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             let log_text = || std::fs::read_to_string(&log_file).unwrap_or_default();
             assert!(Instant::now() < give_up, "{:?} did not start: {}", self.kind, log_text());
             if process.has_ended() {
                 // The processes of a killed PostgreSQL need a moment to notice.
-                process = Process::start(self.command(), &log);
+                process = ServerProcess::start(self.command(), &log);
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -142,44 +142,6 @@ impl Drop for Server {
         if let Some(process) = self.process.take() {
             process.kill();
         }
-    }
-}
-
-/// A server process whose parent is a thread that lives as long as the server does, or the test's
-/// process: the kernel kills the server when its parent thread ends.
-#[derive(Debug)]
-struct Process {
-    /// Dropped to have it killed.
-    stop: mpsc::Sender<()>,
-    parent: thread::JoinHandle<()>,
-}
-
-impl Process {
-    fn start(mut command: Command, log: &File) -> Self {
-        let (out, err) = (log.try_clone().unwrap(), log.try_clone().unwrap());
-        command.stdin(Stdio::null()).stdout(out).stderr(err);
-        let (stop, stopped) = mpsc::channel::<()>();
-        let parent = thread::spawn(move || {
-            let mut child: Child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-            let a_moment = Duration::from_millis(20);
-            while stopped.recv_timeout(a_moment) == Err(RecvTimeoutError::Timeout) {
-                if child.try_wait().unwrap().is_some() {
-                    return;
-                }
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
-        });
-        Self { stop, parent }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.parent.is_finished()
-    }
-
-    fn kill(self) {
-        drop(self.stop);
-        self.parent.join().unwrap();
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,6 +52,9 @@ pub struct Toy {
     decided: AtomicU64,
     /// What the newest commit has taken.
     on_its_way: AtomicU64,
+    /// It does not lead: nothing is to be answered. Whoever changes this has the durable position set, so that
+    /// it is noticed.
+    pub follows: AtomicBool,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
@@ -102,6 +105,9 @@ impl Committer for Toy {
     }
     fn durable(&self) -> Gate {
         Gate(self.durable.load(Ordering::SeqCst))
+    }
+    fn released(&self) -> Option<Gate> {
+        (!self.follows.load(Ordering::SeqCst)).then(|| self.durable())
     }
     fn end_turn(&self) -> bool {
         self.decided.load(Ordering::SeqCst) > self.on_its_way.load(Ordering::SeqCst)

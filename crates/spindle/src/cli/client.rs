@@ -7,12 +7,14 @@ use spindle_workq::wire::Uuid;
 
 use super::{
     backup::{EXPORT_HELP, ExportArgs, IMPORT_HELP, ImportArgs},
+    batch::BatchArgs,
     cron::CronArgs,
     edit::{EditArgs, ParkArgs},
     filter::{Filter, Selection},
     people::{
-        AuditArgs, CancelArgs, ClockArgs, ConstraintArgs, EventsArgs, FlowArgs, LOGS_HELP,
-        LogsArgs, MoveArgs, Native, PauseArgs, PurgeArgs, ResumeArgs, RetryArgs, WhyArgs,
+        AuditArgs, CancelArgs, ClockArgs, ClusterArgs, ConstraintArgs, EventsArgs, FlowArgs,
+        LOGS_HELP, LogsArgs, MoveArgs, Native, PauseArgs, PurgeArgs, ResumeArgs, RetryArgs,
+        WhyArgs,
     },
     queue::QueueArgs,
     reach::Reach,
@@ -43,6 +45,8 @@ pub enum ClientCommand {
     Jobs(JobsArgs),
     /// Jobs by the calendar: list, set, pause and preview schedules
     Cron(CronArgs),
+    /// Jobs that belong together: open a batch, seal it, see how its jobs stand, cancel them
+    Batch(BatchArgs),
     /// List the queues
     Queues(Common),
     /// Show a queue, or change its settings
@@ -54,7 +58,7 @@ pub enum ClientCommand {
     Logs(LogsArgs),
     /// Say why a job is not running
     Why(WhyArgs),
-    /// Draw the jobs that a job waits for, and those that wait for it
+    /// Draw the jobs and batches that a job waits for, and those that wait for it
     Flow(FlowArgs),
     /// Let done or dead jobs run again
     Retry(RetryArgs),
@@ -96,6 +100,8 @@ pub enum ClientCommand {
     Audit(AuditArgs),
     /// Accept the server's wall clock as right, when it and the log disagree
     Clock(ClockArgs),
+    /// List the nodes that share a log, and who leads; or let another one lead
+    Cluster(ClusterArgs),
 }
 
 /// What the commands share that any door can do.
@@ -197,12 +203,15 @@ pub struct JobOptions {
     /// What to do when another job has the key [default: reject]
     #[arg(long, value_name = "WHAT", requires = "unique")]
     pub if_taken: Option<IfTaken>,
-    /// A job that must be done before; may be given again, and take several: --after 12,15
+    /// A job or a batch that must be done before; may be given again, and take several: --after 12,15
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub after: Vec<u64>,
     /// What to do when one of those dies, or is gone without having been done [default: cancel]
     #[arg(long, value_name = "WHAT", requires = "after")]
     pub on_dead: Option<OnDead>,
+    /// The open batch that the job belongs to
+    #[arg(long, value_name = "ID")]
+    pub batch: Option<u64>,
     /// With --workq: the job's id, a UUID; adding the same id twice is refused [default: random]
     #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     pub id: Option<Uuid>,

@@ -47,6 +47,9 @@ pub struct Filter {
     /// Only those with this tag
     #[arg(long, value_name = "WORD")]
     pub tag: Option<String>,
+    /// Only those of the batch with this number
+    #[arg(long, value_name = "ID")]
+    pub batch: Option<u64>,
     /// Only those with this text in their payload
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
@@ -74,9 +77,11 @@ impl Filter {
 
     /// Its fields, as the native API names them, but for status and queue.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let batch = self.batch.map(|batch| batch.to_string());
         let fields = [
             ("door", &self.door),
             ("tag", &self.tag),
+            ("batch", &batch),
             ("text", &self.text),
             ("field", &self.field),
             ("fingerprint", &self.fingerprint),
@@ -101,8 +106,8 @@ pub struct Selection {
 /// All jobs that a filter means, in a command whose argument `ids` names jobs.
 #[derive(Debug, Args)]
 pub struct Matching {
-    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --text,
-    /// --fingerprint, --since and --before
+    /// All jobs that the filter means: at least one of --queue, --status, --door, --tag, --batch,
+    /// --text, --field, --fingerprint, --since and --before
     #[arg(long, conflicts_with = "ids")]
     pub all_matching: bool,
     /// Only those of this queue

@@ -34,7 +34,7 @@ pub struct WhyArgs {
 /// `spindle flow`.
 #[derive(Debug, Args)]
 pub struct FlowArgs {
-    /// The job
+    /// The job, or a batch's number
     #[arg(value_name = "JOB")]
     pub id: JobName,
     #[command(flatten)]
@@ -176,7 +176,8 @@ pub struct Limits {
     /// Only jobs of queues whose name fits; * is any number of bytes, ? one character
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     pub queue_glob: Option<String>,
-    /// A JSON Pointer: every value of that field of the payload has limits of its own
+    /// A JSON Pointer: every value of that field of the payload has limits of its own; or fair_key:
+    /// every key of the jobs has
     #[arg(long, value_name = "POINTER")]
     pub per: Option<String>,
     /// Most jobs that run at once; 0 lets none start
@@ -251,6 +252,8 @@ pub enum AuditAction {
     PauseSchedule,
     ResumeSchedule,
     RunSchedule,
+    CancelBatch,
+    StepDown,
 }
 
 /// `spindle audit`.
@@ -280,6 +283,23 @@ pub struct AuditArgs {
     pub limit: u32,
     #[command(flatten)]
     pub native: Native,
+}
+
+/// `spindle cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// What to do; without it, the nodes are listed.
+    #[command(subcommand)]
+    pub command: Option<ClusterCommand>,
+    #[command(flatten)]
+    pub native: Native,
+}
+
+/// What `spindle cluster` can do.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Let another node lead: connections end in order, and clients come back to whoever leads then
+    StepDown,
 }
 
 /// `spindle clock`.

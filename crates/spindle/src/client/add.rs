@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
-    payload,
+    batches, payload,
     server::Server,
-    session::NewJob,
+    session::{AskError, NewJob},
     when::{now_ms, parse_when},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub fn schedule(args: &ScheduleArgs) -> anyhow::Result<Code> {
 
 fn add_one(server: &Server, common: &Common, job: NewJob) -> anyhow::Result<Code> {
     let added = server.open()?.add(&job);
-    let id = added.map_err(|error| server.explain(error, &about(&job)))?;
+    let id = added.map_err(|error| refused(server, error, &job))?;
     write_id(&mut io::stdout().lock(), common, &job.queue, &id)?;
     Ok(Code::Ok)
 }
@@ -61,6 +61,7 @@ pub fn new_job(queue: &QueueName, options: &JobOptions, payload: Bytes) -> NewJo
         unique: options.unique.clone().map(|key| (key, if_taken)),
         after: options.after.clone(),
         on_dead: options.on_dead,
+        batch: options.batch,
         id: options.id,
     }
 }
@@ -70,6 +71,15 @@ pub fn about(job: &NewJob) -> String {
     match &job.id {
         Some(id) => format!("job {id}"),
         None => format!("job for queue {}", job.queue),
+    }
+}
+
+/// Why a job was not added.
+pub fn refused(server: &Server, error: AskError, job: &NewJob) -> anyhow::Error {
+    match (&error, job.batch) {
+        // Its batch is the only thing that can be missing.
+        (AskError::NotFound, Some(batch)) => server.explain(error, &batches::about(batch)),
+        _ => server.explain(error, &about(job)),
     }
 }
 

@@ -6,12 +6,7 @@ use clap::ValueEnum as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    native::Native,
-    times::distance_of,
-    view::text_of,
-    web::{ApiRequest, encoded},
-};
+use super::{native::Native, times::distance_of, view::text_of, web::encoded};
 use crate::{
     cli::{AuditAction, AuditArgs},
     exit::Code,
@@ -19,25 +14,11 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// What the server gives at once, at most.
-const PAGE: usize = 1_000;
-
 /// Lists what people did, the newest first.
 pub fn audit(args: &AuditArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
-    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let filter = filter(args);
-    let mut entries: Vec<Value> = Vec::new();
-    let mut cursor = String::new();
-    while entries.len() < limit {
-        let most = PAGE.min(limit - entries.len());
-        let path = format!("/api/v1/audit?limit={most}{filter}{cursor}");
-        let page: Value = native.ask(ApiRequest::get(&path), "audit")?;
-        entries
-            .extend(page.get("entries").and_then(Value::as_array).into_iter().flatten().cloned());
-        let Some(next) = page.get("next_cursor").and_then(Value::as_str) else { break };
-        cursor = format!("&cursor={}", encoded(next));
-    }
+    let path = format!("/api/v1/audit{}", filter(args));
+    let entries = native.first(&path, "entries", "audit", args.limit)?;
     print_all(&entries, args.native.json, || rows(&entries))
 }
 
@@ -46,6 +27,7 @@ fn word(action: &AuditAction) -> String {
     action.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
+/// Which entries are wanted, as it stands behind the path.
 fn filter(args: &AuditArgs) -> String {
     let said = [
         ("who", args.who.clone()),
@@ -56,7 +38,9 @@ fn filter(args: &AuditArgs) -> String {
     ];
     let queue = args.queue.as_ref().map(QueueName::field);
     let said = said.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(queue);
-    said.map(|(name, value)| format!("&{name}={}", encoded(&value))).collect()
+    let said: Vec<String> =
+        said.map(|(name, value)| format!("{name}={}", encoded(&value))).collect();
+    if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) }
 }
 
 fn rows(entries: &[Value]) -> Rows {

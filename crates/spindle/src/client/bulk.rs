@@ -111,8 +111,8 @@ impl Bulk {
     /// first.
     pub fn run(self, native: &Native, as_json: bool) -> anyhow::Result<Code> {
         if self.body.get("filter").and_then(Value::as_object).is_none_or(Map::is_empty) {
-            let message = "--all-matching needs a filter: --queue, --status, --door, --tag, --text, \
-                        --since or --before";
+            let message = "--all-matching needs a filter: --queue, --status, --door, --tag, --batch, \
+                        --text, --field, --fingerprint, --since or --before";
             return Err(Failure::with(Code::Usage, message));
         }
         if !self.dry_run && !self.is_meant && can_be_asked() {

@@ -1,8 +1,9 @@
 //! Which command does what.
 
 use super::{
-    add, audit, change, clock, constraint, cron, edit, events, export, flow, import, inspect, job,
-    jobs, lines, logs, purge, queue, results, status, take_over, why, work, workers,
+    add, audit, batches, change, clock, cluster, constraint, cron, edit, events, export, flow,
+    import, inspect, job, jobs, lines, logs, purge, queue, results, status, take_over, why, work,
+    workers,
 };
 use crate::{cli::ClientCommand, exit::Code, top};
 
@@ -20,6 +21,7 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Job(args) => job::job(&args),
         ClientCommand::Jobs(args) => jobs::jobs(&args),
         ClientCommand::Cron(args) => cron::cron(&args),
+        ClientCommand::Batch(args) => batches::batch(&args),
         ClientCommand::Queues(args) => inspect::queues(&args),
         ClientCommand::Queue(args) => queue::queue(&args),
         ClientCommand::Delete(args) => inspect::delete(&args),
@@ -47,5 +49,6 @@ pub fn run(command: ClientCommand) -> anyhow::Result<Code> {
         ClientCommand::Logs(args) => logs::logs(&args),
         ClientCommand::Audit(args) => audit::audit(&args),
         ClientCommand::Clock(args) => clock::clock(&args),
+        ClientCommand::Cluster(args) => cluster::cluster(&args),
     }
 }

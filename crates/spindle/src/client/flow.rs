@@ -1,7 +1,7 @@
-//! `spindle flow`: the jobs that are joined by what waits for what, drawn as text.
+//! `spindle flow`: the jobs and batches that are joined by what waits for what, drawn as text.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
@@ -26,6 +26,9 @@ struct Flow {
 #[derive(Debug, Serialize, Deserialize)]
 struct Node {
     id: u64,
+    /// A batch, and those before it are in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_batch: bool,
     status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<String>,
@@ -60,37 +63,72 @@ pub fn flow(args: &FlowArgs) -> anyhow::Result<Code> {
     Ok(Code::Ok)
 }
 
-/// A line for each job, behind all those that it waits for, one step further in than the last of
-/// them.
+/// A line for each job and batch, behind all those that it waits for, one step further in than the
+/// last of them.
 fn drawn(flow: &Flow) -> Vec<String> {
     let mut before: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for edge in &flow.edges {
         before.entry(edge.to).or_default().push(edge.from);
     }
-    let mut depths: BTreeMap<u64, usize> = BTreeMap::new();
-    // A job is younger than those that it waits for: by number, all of them come before it.
-    for node in &flow.nodes {
-        let deepest = before.get(&node.id).into_iter().flatten().filter_map(|id| depths.get(id));
-        depths.insert(node.id, deepest.max().map_or(0, |depth| depth + 1));
+    let depths = depths(flow);
+    let mut nodes: Vec<(usize, &Node)> =
+        flow.nodes.iter().map(|node| (depths.get(&node.id).copied().unwrap_or(0), node)).collect();
+    nodes.sort_by_key(|(depth, node)| (*depth, node.id));
+    nodes.iter().map(|(depth, node)| line(node, *depth, before.get(&node.id))).collect()
+}
+
+/// How many stand before each, one behind the other, at most. Numbers do not say it: a batch is older
+/// than the jobs in it, which it waits for.
+fn depths(flow: &Flow) -> BTreeMap<u64, usize> {
+    let known: BTreeSet<u64> = flow.nodes.iter().map(|node| node.id).collect();
+    let mut behind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut to_see: BTreeMap<u64, usize> = BTreeMap::new();
+    for Edge { from, to } in &flow.edges {
+        if known.contains(from) && known.contains(to) {
+            behind.entry(*from).or_default().push(*to);
+            *to_see.entry(*to).or_default() += 1;
+        }
     }
-    let mut nodes: Vec<&Node> = flow.nodes.iter().collect();
-    nodes.sort_by_key(|node| (depths.get(&node.id), node.id));
-    nodes.iter().map(|node| line(node, depths[&node.id], before.get(&node.id))).collect()
+    let mut depths: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut next: Vec<u64> = known.into_iter().filter(|id| !to_see.contains_key(id)).collect();
+    while let Some(id) = next.pop() {
+        let depth = *depths.entry(id).or_default() + 1;
+        for to in behind.get(&id).into_iter().flatten() {
+            let deepest = depths.entry(*to).or_default();
+            *deepest = depth.max(*deepest);
+            // All of those before it have been seen with the last of them.
+            if let Some(left) = to_see.get_mut(to) {
+                *left -= 1;
+                if *left == 0 {
+                    next.push(*to);
+                }
+            }
+        }
+    }
+    depths
 }
 
 /// Deeper ones are not drawn further in.
 const DEPTH_SHOWN: usize = 20;
+/// How many of those in a batch its line names: they have lines of their own.
+const MEMBERS_NAMED: usize = 10;
 
 fn line(node: &Node, depth: usize, before: Option<&Vec<u64>>) -> String {
-    let mut line =
-        format!("{}{} {}", "  ".repeat(depth.min(DEPTH_SHOWN)), node.id, escape(&node.status));
+    let kind = if node.is_batch { "batch " } else { "" };
+    let indent = "  ".repeat(depth.min(DEPTH_SHOWN));
+    let mut line = format!("{indent}{kind}{} {}", node.id, escape(&node.status));
     if node.queue.is_some() || node.queue_base64.is_some() {
         let queue = QueueName::from_api(node.queue.as_deref(), node.queue_base64.as_deref());
         line.push_str(&format!(" {queue}"));
     }
     let Some(before) = before else { return line };
-    let ids: Vec<String> = before.iter().map(u64::to_string).collect();
-    line.push_str(&format!(" after {}", ids.join(", ")));
+    let named = if node.is_batch { MEMBERS_NAMED } else { before.len() };
+    let ids: Vec<String> = before.iter().take(named).map(u64::to_string).collect();
+    let word = if node.is_batch { "of" } else { "after" };
+    line.push_str(&format!(" {word} {}", ids.join(", ")));
+    if before.len() > named {
+        line.push_str(&format!(" and {} more", before.len() - named));
+    }
     if let Some(on_dead) = node.on_dead.as_deref().filter(|on_dead| *on_dead != "cancel") {
         line.push_str(&format!(" (on_dead {})", escape(on_dead)));
     }
@@ -126,5 +164,23 @@ mod tests {
             "    9 blocked mail\\x1b after 1, 3",
         ];
         assert_eq!(drawn(&flow), expected);
+    }
+
+    #[test]
+    fn a_batch_stands_behind_the_jobs_in_it_and_names_the_first_of_them() {
+        let job = |id: u64| json!({ "id": id, "status": "ready", "queue": "resize" });
+        let mut nodes = vec![
+            json!({ "id": 1, "is_batch": true, "status": "open", "queue": "photos" }),
+            json!({ "id": 2, "status": "blocked", "queue": "album", "on_dead": "run" }),
+        ];
+        nodes.extend((3..15).map(job));
+        let mut edges = vec![json!({ "from": 1, "to": 2 })];
+        edges.extend((3..15).map(|id| json!({ "from": id, "to": 1 })));
+        let flow = json!({ "nodes": nodes, "edges": edges, "is_partial": false });
+        let flow: Flow = from_value(flow).expect("as the API answers");
+        let lines = drawn(&flow);
+        assert_eq!(lines[..12], (3..15).map(|id| format!("{id} ready resize")).collect::<Vec<_>>());
+        let batch = "  batch 1 open photos of 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more";
+        assert_eq!(lines[12..], [batch, "    2 blocked album after 1 (on_dead run)"]);
     }
 }

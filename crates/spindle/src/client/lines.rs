@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use bytes::Bytes;
 
 use super::{
-    add::{about, new_job, write_id},
+    add::{self, new_job, write_id},
     payload::fit,
     progress::Progress,
     server::Server,
@@ -108,7 +108,7 @@ impl Lines<'_> {
                 }
                 // The others of the batch are there all the same.
                 Err(error) => {
-                    refused.get_or_insert_with(|| self.server.explain(error, &about(job)));
+                    refused.get_or_insert_with(|| add::refused(&self.server, error, job));
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
-//! - `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`: for who looks
+//! - `batches`, `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`, `cluster`: for who looks
 //!   after a server
 //! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other
 //!   kinds; `batch`: many jobs in one request
@@ -18,9 +18,11 @@ mod attention;
 mod audit;
 mod backoff;
 mod batch;
+mod batches;
 mod bulk;
 mod change;
 mod clock;
+mod cluster;
 mod confirm;
 mod constraint;
 mod cron;

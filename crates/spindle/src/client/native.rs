@@ -7,12 +7,15 @@ use super::{
     Line,
     server::Server,
     session::AskError,
-    web::{ApiRequest, BaseUrl, Http},
+    web::{ApiRequest, BaseUrl, Http, encoded},
 };
 use crate::{
     cli,
     exit::{Code, Failure},
 };
+
+/// How many items of a list are asked for at once, at most.
+const PAGE: usize = 500;
 
 /// A server's native API, for one command.
 pub struct Native {
@@ -90,6 +93,29 @@ impl Native {
         take: impl FnMut(T),
     ) -> anyhow::Result<()> {
         self.http.for_each(path, name, take).map_err(|error| self.explain(error, name))
+    }
+
+    /// The first items of a list, at most `limit`. `name` is the field that holds a page.
+    pub fn first(
+        &self,
+        path: &str,
+        name: &str,
+        about: &str,
+        limit: u32,
+    ) -> anyhow::Result<Vec<Value>> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let mut items: Vec<Value> = Vec::new();
+        let mut cursor = String::new();
+        while items.len() < limit {
+            let most = PAGE.min(limit - items.len());
+            let asked = format!("{path}{mark}limit={most}{cursor}");
+            let page: Value = self.ask(ApiRequest::get(&asked), about)?;
+            items.extend(page.get(name).and_then(Value::as_array).into_iter().flatten().cloned());
+            let Some(next) = page.get("next_cursor").and_then(Value::as_str) else { break };
+            cursor = format!("&cursor={}", encoded(next));
+        }
+        Ok(items)
     }
 
     /// The most bytes of a payload that the server takes.

@@ -35,6 +35,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Code> {
         unique: None,
         after: Vec::new(),
         on_dead: None,
+        batch: None,
         id: args.id,
     };
     let result = server.open()?.run(&job, args.wait).map_err(|error| match error {

@@ -219,8 +219,13 @@ fn unusable(error: FileError) -> anyhow::Error {
 }
 
 fn not_there(about: &str) -> String {
-    // What people mistype most: nobody makes a queue before it has jobs.
-    let lists = if about.starts_with("queue ") { "; `spindle queues` lists them" } else { "" };
+    // What people mistype most: nobody makes a queue before it has jobs. Batches go some time after
+    // their end.
+    let lists = match about.split_once(' ') {
+        Some(("queue", _)) => "; `spindle queues` lists them",
+        Some(("batch", _)) => "; `spindle batch list` lists those that are kept",
+        _ => "",
+    };
     format!("there is no {about}{lists}")
 }
 

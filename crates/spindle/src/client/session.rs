@@ -86,6 +86,8 @@ pub struct NewJob {
     pub after: Vec<u64>,
     /// What happens when one of them dies.
     pub on_dead: Option<OnDead>,
+    /// The batch that it belongs to.
+    pub batch: Option<u64>,
     /// Its id in Workq.
     pub id: Option<Uuid>,
 }

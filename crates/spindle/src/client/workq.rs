@@ -285,6 +285,9 @@ fn spell(job: &NewJob) -> Result<wire::NewJob, AskError> {
     if !job.after.is_empty() {
         return Err(unable("knows no --after"));
     }
+    if job.batch.is_some() {
+        return Err(unable("knows no --batch"));
+    }
     if job.fair_key.is_some() {
         return Err(unable("knows no --fair-key"));
     }

@@ -54,6 +54,29 @@ pub enum ConfigError {
     /// A part is larger than the whole.
     #[error("--{part} {is} is more than {of}, {most}: it could never be reached")]
     MoreThanAll { part: &'static str, is: usize, of: &'static str, most: usize },
+    /// A setting is about a shared log, and there is none.
+    #[error("--{given} is about a log that several nodes share, and needs --log URL")]
+    NeedsLog { given: &'static str },
+    /// A password stands where everybody sees it. It is not repeated here.
+    #[error(
+        "--log: a password does not belong in the URL: write it into a file, and name that with --log-password-file"
+    )]
+    PasswordInUrl,
+    /// A setting is about a log of one's own.
+    #[error(
+        "--{given} is about a log of this server's own, and --log keeps it elsewhere: leave one of them out (a shared \
+         log has --log-sync)"
+    )]
+    OwnLog { given: &'static str },
+    /// Nobody listens there.
+    #[error("--advertise needs --cluster-listen too: nobody would listen there")]
+    AdvertisesNothing,
+    /// Other nodes would not find this one.
+    #[error(
+        "--cluster-listen {address} is every address of this machine: say with --advertise HOST:PORT which of them other \
+         nodes are to use"
+    )]
+    AdvertisesAll { address: SocketAddr },
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,

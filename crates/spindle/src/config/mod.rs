@@ -4,6 +4,7 @@
 //! keys of the file, what `spindle config` prints and the page `docs/configuration.md`.
 
 mod address;
+mod cluster;
 mod doors;
 mod error;
 mod file;
@@ -13,6 +14,7 @@ mod resolve;
 mod show;
 mod table;
 
+pub use cluster::LogSync;
 pub use doors::Missing;
 pub use parse::{LogFormat, parse_collector};
 pub use resolve::{InForce, Resolved, SettingFlags, Source, resolve};

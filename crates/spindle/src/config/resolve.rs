@@ -7,6 +7,7 @@ use spindle_tls::TlsMode;
 
 use super::{
     address::{Loopback, loopback},
+    cluster,
     doors::DOORS,
     error::ConfigError,
     file::read_file,
@@ -174,6 +175,7 @@ pub fn resolve(
         settings.push(InForce { setting, values, source, source_name });
     }
     check(&config)?;
+    cluster::check(&config, &settings)?;
     Ok(Resolved { config, settings, unknown_environment })
 }
 

@@ -8,6 +8,7 @@ use spindle_tls::TlsMode;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
+use super::cluster::{LogSync, parse_advertise, parse_log_sync, parse_log_url};
 use super::doors::DOORS;
 use super::parse::{
     LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,
@@ -26,6 +27,20 @@ pub struct Config {
     pub data: PathBuf,
     /// Keep the log in memory instead.
     pub memory: bool,
+    /// The log that several nodes share, by its URL; `None`: the log is in the folder.
+    pub log: Option<String>,
+    /// Where the password of that log's server is.
+    pub log_password_file: Option<PathBuf>,
+    /// Where the authorities are that vouch for that log's server over TLS; none: the public ones do.
+    pub log_ca_file: Option<PathBuf>,
+    /// What a shared log must do before it acknowledges.
+    pub log_sync: LogSync,
+    /// This node's name among those that share the log; `None`: the machine's.
+    pub node: Option<String>,
+    /// Where other nodes hand clients on to this one; `None` is off.
+    pub cluster_listen: Option<SocketAddr>,
+    /// That address as other nodes know it; `None`: as it is.
+    pub advertise: Option<String>,
     /// When the log is synced.
     pub sync: SyncPolicy,
     /// How long one file of the log is.
@@ -182,6 +197,46 @@ pub const TABLE: &[Setting] = &[
              not touched.",
         )
         .apply(|config, text| set(&mut config.memory, parse_switch(text))),
+    Setting::one("log", "URL", "")
+        .help(
+            "Keep the log on a server that several nodes share, instead of in the data folder: this server is one \
+             node of a cluster. `nats://HOST:PORT/STREAM`, `tls://HOST:PORT/STREAM` (NATS over TLS) or \
+             `postgres://USER@HOST/DATABASE`. A password is not part of it, see `log-password-file`. What this \
+             node keeps for itself, such as charts and the places of webhooks, stays in the data folder.",
+        )
+        .apply(|config, text| set(&mut config.log, parse_log_url(text).map(Some))),
+    Setting::one("log-password-file", "FILE", "")
+        .help("Read the password for the server of the shared log from this file.")
+        .apply(|config, text| set(&mut config.log_password_file, Ok(Some(text.into())))),
+    Setting::one("log-ca-file", "FILE", "")
+        .help(
+            "Trust the server of the shared log if one of these authorities (PEM) vouches for it, instead of the \
+             public ones.",
+        )
+        .apply(|config, text| set(&mut config.log_ca_file, Ok(Some(text.into())))),
+    Setting::one("log-sync", "WHEN", "always")
+        .help(
+            "What the server of the shared log has to do before it acknowledges: `always` (it syncs its disks, and \
+             one that does not is refused) or `os` (what its operating systems have not written is lost when all of \
+             its machines lose power at once).",
+        )
+        .apply(|config, text| set(&mut config.log_sync, parse_log_sync(text))),
+    Setting::one("node", "NAME", "")
+        .help(
+            "This node's name, which no other node of the cluster has: letters, digits, `-`, `_` and `.`. Without \
+             it, the machine's name.",
+        )
+        .apply(|config, text| set(&mut config.node, Ok(Some(text.to_owned())))),
+    Setting::one("cluster-listen", "ADDR", "off")
+        .help(
+            "Where other nodes hand on clients that came to them while this node leads, or `off`: then only clients \
+             that come to this node itself reach it. What is said there is not encrypted by the nodes, though \
+             TLS of clients stays as it is: the address belongs on a private network.",
+        )
+        .apply(|config, text| set(&mut config.cluster_listen, parse_listen(text))),
+    Setting::one("advertise", "HOST:PORT", "")
+        .help("`cluster-listen` as other nodes reach it, if that is another address.")
+        .apply(|config, text| set(&mut config.advertise, parse_advertise(text).map(Some))),
     Setting::one("sync", "WHEN", "always")
         .help(
             "When to make writes durable: `always` (before they are acknowledged), `interval:MS` \

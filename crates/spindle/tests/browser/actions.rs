@@ -58,7 +58,7 @@ fn jobs_are_retried_and_deleted_one_and_all() {
     browser.press(&format!("Retry job {}", dead[0]));
     served.await_status(dead[0], "ready");
     browser.open("/dead?queue=import");
-    browser.press("Delete all…");
+    browser.press("Delete all 3…");
     browser.says("Delete 3 jobs?");
     browser.press("Delete 3 jobs");
     browser.says("3 jobs deleted");
@@ -104,7 +104,8 @@ fn hostile_queues_are_paused_and_their_jobs_deleted_like_others() {
         served.await_status(id, "ready");
         served.ask(&format!("POST /api/v1/queues/{queue}/resume"), &Value::Null);
     }
-    assert!(browser.complaints().is_empty());
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
 }
 
 #[test]
@@ -297,9 +298,12 @@ const OF_THE_VIEWER: [(&str, &str); 1] = [(
 fn the_page_of_the_api_can_be_read_by_everybody() {
     let served = Served::empty(&[]);
     let browser = Browser::of(&served.http);
-    for screen in [Screen::Desk, Screen::Phone] {
+    let both = |screen| [(screen, "light"), (screen, "dark")];
+    for (screen, colours) in [Screen::Desk, Screen::Phone].into_iter().flat_map(both) {
         browser.screen(screen);
+        browser.prefer(colours);
         browser.open("/api/docs");
+        assert_eq!(browser.has("html.dark-mode"), colours == "dark");
         wait_until("the operations", || browser.has(".opblock"));
         browser.click("#operations-jobs-submit_job .opblock-summary-control");
         wait_until("the form", || browser.has("#operations-jobs-submit_job .execute"));
@@ -307,7 +311,7 @@ fn the_page_of_the_api_can_be_read_by_everybody() {
             |fault: &&String| OF_THE_VIEWER.iter().any(|(rule, _)| fault.starts_with(rule));
         let found = browser.faults();
         let others: Vec<&String> = found.iter().filter(|fault| !is_of_viewer(fault)).collect();
-        assert!(others.is_empty(), "{screen:?}: {} {others:#?}", others.len());
+        assert!(others.is_empty(), "{screen:?}, {colours}: {} {others:#?}", others.len());
         for (rule, _) in OF_THE_VIEWER {
             assert!(found.iter().any(|fault| fault.starts_with(rule)), "{rule} is mended");
         }

@@ -201,13 +201,15 @@ impl Browser {
         self.post(&format!("{element}/click"), &json!({})).unwrap();
     }
 
-    /// Clicks on the link or button with these words.
+    /// Clicks on the link or button with these words: on the new one, if the page reads itself anew
+    /// meanwhile.
     #[track_caller]
     pub fn press(&self, words: &str) {
         let path = format!("//main//*[self::a or self::button][normalize-space()='{words}']");
-        wait_until(&format!("{words:?} to press"), || self.find("xpath", &path).is_ok());
-        let element = self.find("xpath", &path).unwrap();
-        self.post(&format!("{element}/click"), &json!({})).unwrap();
+        wait_until(&format!("{words:?} to press"), || {
+            let element = self.find("xpath", &path);
+            element.is_ok_and(|it| self.post(&format!("{it}/click"), &json!({})).is_ok())
+        });
     }
 
     /// Types into a field, or at the page.

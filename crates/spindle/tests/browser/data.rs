@@ -151,6 +151,33 @@ impl Served {
         self.ask("POST /api/v1/queues/thumbnails/pause", &Value::Null);
         self.fill_constraint();
         self.fill_schedules();
+        self.fill_flow();
+    }
+
+    /// A flow that begins with two jobs, forks, and is wider than a page.
+    fn fill_flow(&self) {
+        let job = |name: &str, queue: &str, after: &[&str]| json!({ "queue": queue, "ref": name, "after": after });
+        let jobs = [
+            job("one", "close-books", &[]),
+            job("two", "close-books", &[]),
+            job("invoices", "invoices", &["one", "two"]),
+            job("mail", "letters", &["invoices"]),
+            job("revenue", "revenue", &["invoices", "one"]),
+            job("archive", "archive", &["mail", "revenue"]),
+            job("backup", "backup", &["archive"]),
+            job("report", "report", &["backup"]),
+        ];
+        self.submit_all(&jobs);
+        self.finish(&self.lease("close-books", "books-1"), &json!({ "orders": 1204 }));
+        self.lease("close-books", "books-1");
+    }
+
+    /// Submits jobs in one request, and gives their numbers.
+    #[track_caller]
+    pub fn submit_all(&self, jobs: &[Value]) -> Vec<u64> {
+        let answer = self.ask("POST /api/v1/jobs/batch", &json!({ "jobs": jobs }));
+        let answers = answer["answers"].as_array().unwrap().iter();
+        answers.map(|it| it["id"].as_u64().unwrap_or_else(|| panic!("{it}"))).collect()
     }
 
     fn fill_jobd(&mut self) {
@@ -190,6 +217,13 @@ impl Served {
             self.submit(&tagged);
             self.lease(name, name);
         }
+        // Each waits for the two before it.
+        let chain = HOSTILE.iter().cycle().take(30).enumerate().map(|(number, name)| {
+            let after: Vec<String> =
+                (number.saturating_sub(2)..number).map(|it| format!("r{it}")).collect();
+            json!({ "queue": name, "ref": format!("r{number}"), "after": after })
+        });
+        self.submit_all(&chain.collect::<Vec<_>>());
         let large = format!("[{}0]", "\"<script>alert(1)</script>\",".repeat(80_000));
         let bytes: [&[u8]; 3] = [large.as_bytes(), b"\xff\xfe<b>", b"\x1b[2J\x1b]0;x\x07"];
         for (payload, kind) in bytes.into_iter().zip(["json", "bytes", "bytes"]) {

@@ -24,6 +24,7 @@ fn log_in(browser: &Browser, token: &str) {
     browser.open("/login");
     browser.type_into("input[name=token]", token);
     browser.press("Log in");
+    wait_until("the first page", || browser.at() == "/");
 }
 
 #[test]
@@ -49,6 +50,7 @@ fn a_session_ends_with_its_token_and_the_page_asks_again() {
     log_in(&browser, "other");
     browser.open("/queues");
     browser.click("header .bar form[action='/logout'] button");
+    wait_until("the end of the session", || browser.at().starts_with("/login"));
     browser.open("/queues");
     assert!(browser.at().starts_with("/login"), "{}", browser.at());
 }

@@ -9,6 +9,8 @@ mod browser;
 #[cfg(test)]
 mod data;
 #[cfg(test)]
+mod flows;
+#[cfg(test)]
 mod login;
 #[cfg(test)]
 mod pages;

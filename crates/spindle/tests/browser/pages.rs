@@ -7,12 +7,14 @@ use crate::browser::{Browser, Screen};
 use crate::data::{HOSTILE, Served};
 
 /// The pages that have addresses of their own.
-pub const PAGES: [&str; 30] = [
+pub const PAGES: [&str; 34] = [
     "/",
     "/queues",
     "/queue?queue=mail",
     "/queue?queue=thumbnails",
     "/queue/purge?queue=mail",
+    "/queue/pause?queue=mail",
+    "/queue/settings?queue=mail",
     "/jobs",
     "/jobs?queue=mail&status=ready",
     "/jobs/all/delete?queue=mail&status=ready",
@@ -30,12 +32,14 @@ pub const PAGES: [&str; 30] = [
     "/constraint?name=one-webhook",
     "/constraint/edit",
     "/constraint/edit?name=one-webhook",
+    "/constraint/remove?name=one-webhook",
     "/jobd",
     "/jobd/pause?target=mail",
     "/submit",
     "/submit?queue=mail",
     "/audit",
     "/server",
+    "/login",
     "/nowhere",
     "/jobs?text=nothing-is-like-that",
 ];
@@ -60,17 +64,23 @@ fn all_pages(served: &Served) -> Vec<String> {
             .collect::<Vec<_>>()
     };
     pages.extend(job("odd", "ready"));
+    let asked = job("mail", "ready").remove(0);
+    pages.extend(["delete", "move"].map(|action| format!("{asked}/{action}")));
     for (queue, status) in [
         ("mail", "done"),
         ("mail", "ready"),
         ("mail", "leased"),
         ("import", "dead"),
         ("reports", "scheduled"),
+        ("close-books", "done"),
+        ("invoices", "blocked"),
+        ("report", "blocked"),
     ] {
         pages.push(job(queue, status).remove(0));
     }
     for name in HOSTILE {
         pages.extend(job(name, "dead"));
+        pages.extend(job(name, "blocked").into_iter().take(1));
         pages.push(format!("/queue?queue={}", encoded(name)));
         pages.push(format!("/schedule?name={}", encoded(name)));
     }
@@ -103,4 +113,24 @@ fn every_page_is_quiet_fits_the_screen_and_can_be_read() {
     faults.sort();
     faults.dedup();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn on_a_phone_a_search_is_one_field_until_more_is_opened() {
+    let served = Served::sample();
+    let browser = Browser::of(&served.http);
+    browser.screen(Screen::Phone);
+    let shown = "return [...document.querySelectorAll('.filter > label')]\
+                 .filter(it => it.offsetHeight > 0).length";
+    for (path, fields) in [("/jobs", 1), ("/dead", 1), ("/jobs?tag=eu", 2)] {
+        browser.open(path);
+        assert_eq!(browser.run(shown), fields, "{path}");
+        browser.run("document.querySelector('.more').open = true");
+        assert_eq!(browser.run(shown), 5, "{path} with more");
+    }
+    browser.open("/jobs");
+    let top = browser.run(
+        "return Math.round(document.querySelector('.list tbody tr').getBoundingClientRect().top)",
+    );
+    assert!(top.as_u64().is_some_and(|top| top < 520), "the first job stands at {top}");
 }

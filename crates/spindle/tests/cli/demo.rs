@@ -94,10 +94,25 @@ fn the_pages_show_a_company_until_somebody_presses_enter() {
         let queues = queues["queues"].as_array().unwrap().iter();
         queues.map(|queue| queue["jobs"][status].as_u64().unwrap()).sum::<u64>()
     };
-    // Those of the routes are done; a job that was submitted twice around the crash is one more.
-    assert!((12..=14).contains(&count("done")), "{queues}");
-    let counts = ["dead", "leased", "scheduled", "parked"].map(count);
-    assert_eq!(counts, [36, 9, 24, 4], "{queues}");
+    // Those of the routes are done, two of a flow, and 32 of a batch; a job that was submitted
+    // twice around the crash is one more.
+    assert!((46..=48).contains(&count("done")), "{queues}");
+    let counts = ["dead", "leased", "scheduled", "parked", "blocked"].map(count);
+    assert_eq!(counts, [37, 11, 24, 4, 5], "{queues}");
+    let batches = ask("/api/v1/batches");
+    let stand = &batches["batches"][0]["jobs"];
+    let stand = ["total", "unfinished", "done", "dead"].map(|word| stand[word].as_u64());
+    assert_eq!(stand, [40, 7, 32, 1].map(Some), "{batches}");
+    let dead = ask("/api/v1/jobs?queue=mail&status=dead")["jobs"][0].clone();
+    let ended = |at: usize, which: &str| dead["history"][at][which].as_str().unwrap().to_owned();
+    let (first, second) = (ended(0, "ended_at"), ended(1, "started_at"));
+    let waited = second.parse::<jiff::Timestamp>().unwrap().duration_since(first.parse().unwrap());
+    assert!(waited.as_millis() >= 1_000, "its way shows that it waited: {dead}");
+    let invoices = ask("/api/v1/jobs?queue=invoices&status=blocked");
+    let flow = ask(&format!("/api/v1/jobs/{}/flow", invoices["jobs"][0]["id"]));
+    let statuses = flow["nodes"].as_array().unwrap().iter().map(|node| &node["status"]);
+    let expected = ["done", "done", "leased", "blocked", "blocked", "blocked", "blocked"];
+    assert_eq!(statuses.collect::<Vec<_>>(), expected, "{flow}");
     let paused = queues["queues"].as_array().unwrap().iter();
     let paused: Vec<_> = paused.filter(|queue| queue["paused"] == true).collect();
     assert_eq!(paused.iter().map(|queue| &queue["name"]).collect::<Vec<_>>(), ["reports"]);

@@ -1,7 +1,9 @@
 //! The binary, run as people run it.
 //!
 //! - `access`: tokens, and who may come in
+//! - `across`: progress, output, cancels and turns for jobs of all doors
 //! - `backup`, `export`: copies of folders and of jobs, with kills
+//! - `batches`: jobs that belong together
 //! - `demo`: a server that is killed, and jobs through every door
 //! - `doctor`: what it finds
 //! - `formats`: folders that releases before this one made
@@ -33,7 +35,11 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod across;
+#[cfg(test)]
 mod backup;
+#[cfg(test)]
+mod batches;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use spindle_client::{
     Backoff, CallError, Client, IfTaken, JobFilter, JobRef, NewJob, NewSchedule, Options, Request,
@@ -101,6 +102,7 @@ async fn jobs_are_parked_released_cancelled_retried_deleted_and_listed() {
         statuses: vec!["ready".to_owned(), "dead".to_owned()],
         tag: Some("t".to_owned()),
         newest_first: true,
+        ..JobFilter::default()
     };
     let listed: Vec<_> = client.jobs(&filter).try_collect().await.unwrap();
     assert_eq!(listed.len(), 1);
@@ -120,10 +122,15 @@ async fn queues_and_schedules_are_looked_after() {
     assert!(!client.queue("mail").await.unwrap().paused);
 
     let schedule = NewSchedule::new("0 9 * * MON-FRI", job("reports")).zone("Europe/Berlin");
-    let schedule = schedule.overlap("replace").missed("once").jitter(Duration::from_secs(5));
+    let schedule = schedule.overlap("replace").missed("all").missed_max(7);
+    let schedule = schedule.jitter(Duration::from_secs(5)).end_at(Timestamp::MAX);
+    let schedule = schedule.start_at("2100-01-01T00:00:00Z".parse().unwrap());
+    let preview = client.preview_schedule("report", &schedule).await.unwrap();
+    assert_eq!(preview.next_times[0], "2100-01-01T08:00:00.000Z");
+    assert!(client.schedules().await.unwrap().is_empty());
     let put = client.put_schedule("report", &schedule.paused()).await.unwrap();
     assert_eq!((&*put.name, put.paused), ("report", true));
-    assert_eq!(put.more["zone"], "Europe/Berlin");
+    assert_eq!((&put.more["zone"], &put.more["missed_max"]), (&json!("Europe/Berlin"), &json!(7)));
     assert!(!client.resume_schedule("report").await.unwrap().paused);
     assert!(client.pause_schedule("report").await.unwrap().paused);
     let run = client.run_schedule("report").await.unwrap();

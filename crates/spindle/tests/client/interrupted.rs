@@ -11,9 +11,10 @@ use std::{
 
 use futures_util::{StreamExt, TryStreamExt};
 use spindle_client::{
-    Backoff, Client, Failure, Job, JobContext, JobFilter, NewJob, Since, Worker, WorkerEvent,
+    Backoff, Client, Failure, Job, JobContext, JobFilter, NewBatch, NewJob, NewSchedule, Since,
+    Worker, WorkerEvent,
 };
-use spindle_testkit::PATIENCE;
+use spindle_testkit::{HttpRequest, PATIENCE, wait_until};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
@@ -128,6 +129,117 @@ async fn cancels_deletes_reads_and_lists_come_out_as_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parks_releases_pauses_and_resumes_come_out_as_alone() {
+    let mut bench = Bench::new().await;
+    let client = bench.client.clone();
+    for moment in MOMENTS {
+        let queue = format!("held-{moment:?}");
+        let job = bench.add(&queue).await;
+        let through = client.job(job.id().clone());
+        let path = |verb| format!("POST /api/v1/jobs/{}/{verb}", job.id());
+        let parked = bench.broken_off(&path("park"), moment, through.park()).await.unwrap();
+        assert_eq!(parked.status, "parked", "{moment:?}");
+        let released = bench.broken_off(&path("release"), moment, through.release()).await.unwrap();
+        assert_eq!(released.status, "ready", "{moment:?}");
+        for (verb, is_paused) in [("pause", true), ("resume", false)] {
+            let path = format!("POST /api/v1/queues/held%2D{moment:?}/{verb}");
+            let call = async {
+                if is_paused { client.pause(&queue).await } else { client.resume(&queue).await }
+            };
+            bench.broken_off(&path, moment, call).await.unwrap();
+            assert_eq!(bench.direct.queue(&queue).await.unwrap().paused, is_paused, "{moment:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_a_batch_goes_on_over_a_restart() {
+    let mut served = Served::new();
+    let client = served.client();
+    let batch = client.open_batch(&NewBatch::new("photos")).await.unwrap();
+    client.submit(&NewJob::new("resize", &1).unwrap().batch(&batch)).await.unwrap();
+    batch.seal().await.unwrap();
+    let waiting = batch.clone();
+    let ended = tokio::spawn(async move { waiting.ended(PATIENCE).await });
+    for is_last in [false, true] {
+        // It waits again, at the server that was started again.
+        tokio::task::block_in_place(|| {
+            wait_until("somebody waits", || {
+                let (_, metrics) = HttpRequest::send(&served.http, "GET /metrics", "").answer();
+                metrics.lines().any(|line| line == "spindle_waits 1")
+            });
+        });
+        if is_last {
+            batch.cancel().await.unwrap();
+        } else {
+            served.crash();
+        }
+    }
+    let info = ended.await.unwrap().unwrap();
+    assert_eq!((&*info.status, info.jobs.dead), ("ended", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_opened_filled_sealed_and_cancelled_once() {
+    let mut bench = Bench::new().await;
+    let client = bench.client.clone();
+    for moment in MOMENTS {
+        let new = NewBatch::new("photos");
+        let opening = client.open_batch(&new);
+        let batch = bench.broken_off("POST /api/v1/batches", moment, opening).await.unwrap();
+        assert!(!batch.is_existing());
+        let path = |verb| format!("POST /api/v1/batches/{}{verb}", batch.id());
+        let job = NewJob::new("resize", &1).unwrap().batch(&batch);
+        let adding = client.submit(&job);
+        bench.broken_off("POST /api/v1/jobs ", moment, adding).await.unwrap();
+        let sealed = bench.broken_off(&path("/seal"), moment, batch.seal()).await.unwrap();
+        assert_eq!((&*sealed.status, sealed.jobs.total), ("sealed", 1), "{moment:?}");
+        let show = format!("GET /api/v1/batches/{}", batch.id());
+        let info = bench.broken_off(&show, moment, batch.info()).await.unwrap();
+        assert_eq!(info.jobs.unfinished, 1, "{moment:?}");
+        bench.broken_off(&path("/cancel"), moment, batch.cancel()).await.unwrap();
+        let (wait, ending) = (format!("{show}/wait?"), batch.ended(PATIENCE));
+        let ended = bench.broken_off(&wait, moment, ending).await.unwrap();
+        assert_eq!((&*ended.status, ended.jobs.dead), ("ended", 1), "{moment:?}");
+    }
+    let listing = client.batches().try_collect::<Vec<_>>();
+    let listed = bench.broken_off("GET /api/v1/batches?", Moment::After, listing).await.unwrap();
+    assert_eq!(listed.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schedules_come_out_as_alone_and_run_once() {
+    let mut bench = Bench::new().await;
+    let client = bench.client.clone();
+    let new = NewSchedule::new("@yearly", NewJob::new("reports", &1).unwrap());
+    for moment in MOMENTS {
+        let there = "PUT /api/v1/schedules/report";
+        let preview = client.preview_schedule("report", &new);
+        bench.broken_off(there, moment, preview).await.unwrap();
+        bench.broken_off(there, moment, client.put_schedule("report", &new)).await.unwrap();
+        let read = client.schedule("report");
+        bench.broken_off("GET /api/v1/schedules/report", moment, read).await.unwrap();
+        let listed = bench.broken_off("GET /api/v1/schedules?", moment, client.schedules()).await;
+        assert_eq!(listed.unwrap().len(), 1, "{moment:?}");
+        let pause = client.pause_schedule("report");
+        let path = "POST /api/v1/schedules/report/pause";
+        assert!(bench.broken_off(path, moment, pause).await.unwrap().paused, "{moment:?}");
+        let resume = client.resume_schedule("report");
+        let path = "POST /api/v1/schedules/report/resume";
+        assert!(!bench.broken_off(path, moment, resume).await.unwrap().paused, "{moment:?}");
+        let path = "POST /api/v1/schedules/report/run";
+        let run = bench.broken_off(path, moment, client.run_schedule("report")).await;
+        // It is not repeated: the client cannot know that a request which it sent did not arrive.
+        assert!(run.unwrap_err().maybe_received());
+        let submitted = bench.direct.schedule("report").await.unwrap().more["submitted"].clone();
+        assert_eq!(submitted, u8::from(moment == Moment::After), "{moment:?}");
+        let path = "DELETE /api/v1/schedules/report";
+        assert!(bench.broken_off(path, moment, client.delete_schedule("report")).await.unwrap());
+        assert!(!bench.direct.delete_schedule("report").await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_may_have_been_received_is_not_repeated() {
     let mut bench = Bench::new().await;
     let job = bench.add("retry").await;
@@ -223,7 +335,7 @@ async fn an_extend_is_repeated_and_the_job_goes_on() {
     let mut bench = Bench::new().await;
     for moment in MOMENTS {
         let queue = format!("extend-{moment:?}");
-        let job = NewJob::new(&*queue, &1).unwrap().ttr(Duration::from_secs(10)).attempts_max(1);
+        let job = NewJob::new(&*queue, &1).unwrap().ttr(Duration::from_secs(60)).attempts_max(1);
         let job = bench.direct.submit(&job).await.unwrap();
         let (go_on, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (waiting, stopped) = (Arc::clone(&go_on), Arc::clone(&stop));
@@ -243,6 +355,57 @@ async fn an_extend_is_repeated_and_the_job_goes_on() {
         assert_eq!(job.result::<u32>(PATIENCE).await.unwrap(), 1, "{moment:?}");
         stop.notify_one();
         running.await.unwrap().unwrap();
+    }
+}
+
+/// What a task says while it runs, which is broken off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Say {
+    Progress,
+    Output,
+    ResultOf,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_task_says_and_reads_meanwhile_leaves_its_job_running() {
+    let mut bench = Bench::new().await;
+    let before = bench.add("before").await;
+    let seven = Worker::new(&bench.direct).task("before", |_: u32, _: JobContext| async { Ok(7) });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(seven.run_until(async { drop(stopped.await) }));
+    before.result::<u32>(PATIENCE).await.unwrap();
+    drop(stop);
+    running.await.unwrap().unwrap();
+    for moment in MOMENTS {
+        for say in [Say::Progress, Say::Output, Say::ResultOf] {
+            let queue = format!("{say:?}-{moment:?}");
+            let job = NewJob::new(&*queue, &1).unwrap().after([&before]).attempts_max(1);
+            let job = bench.direct.submit(&job).await.unwrap();
+            let stop = Arc::new(Notify::new());
+            let stopped = Arc::clone(&stop);
+            let work = move |_: u32, job: JobContext| async move {
+                let said = match say {
+                    Say::Progress => job.report_progress(3, 8).await,
+                    Say::Output => job.write_output("250 ok\n").await,
+                    Say::ResultOf => {
+                        assert_eq!(job.result_of::<u32>(job.after[0].id).await?, 7);
+                        Ok(())
+                    }
+                };
+                Ok(said.err().map(|error| error.maybe_received()))
+            };
+            let is_read = say == Say::ResultOf;
+            let request = if is_read { "GET /api/v1/leases/" } else { REPORT };
+            let reached = bench.proxy.break_off(request, moment);
+            let worker = Worker::new(&bench.client).task(&*queue, work);
+            let running = tokio::spawn(worker.run_until(async move { stopped.notified().await }));
+            bench.killed_when(reached).await;
+            let maybe_received: Option<bool> = job.result(PATIENCE).await.unwrap();
+            // Progress is sent once, output again only if it was not sent, a read always.
+            assert_eq!(maybe_received, (!is_read).then_some(true), "{say:?}, {moment:?}");
+            stop.notify_one();
+            running.await.unwrap().unwrap();
+        }
     }
 }
 

@@ -6,6 +6,8 @@ mod calls;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod flows;
+#[cfg(test)]
 mod interrupted;
 #[cfg(test)]
 mod proxy;

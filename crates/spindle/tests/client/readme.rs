@@ -18,8 +18,12 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readmes_task_is_submitted_and_worked_until_sigterm() {
     let read = |path: &str| fs::read_to_string(format!("{FOLDER}/../../{path}")).unwrap();
-    let block = format!("\n```rust\n{}```\n", read("crates/client/examples/mail.rs"));
+    let program = read("crates/client/examples/mail.rs");
+    let block = format!("\n```rust\n{program}```\n");
     assert!(read("README.md").contains(&block), "README.md does not show mail.rs as it is");
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    let lines = program.lines().filter(is_code).count();
+    assert!(lines <= 10, "a task and its worker are ten lines, and it has {lines}");
 
     let served = Served::new();
     let mut command = Command::new(example());

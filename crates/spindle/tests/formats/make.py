@@ -18,6 +18,7 @@ KEEP_MS = 4_000_000_000_000  # more than a century
 ASKED = [
     "/api/v1/schedules", "/api/v1/jobs/11/flow", "/api/v1/jobs/14", "/api/v1/jobs/15",
     "/api/v1/jobs/17", "/api/v1/queues/mail/settings", "/api/v1/queues/shared/settings",
+    "/api/v1/batches",
 ]
 
 
@@ -105,6 +106,7 @@ def fill(at):
     call("POST", "/api/v0/job/create", b'{"msg": "Hello, world!"}')
     workq(at["workq"])
     gearman(at["gearman"])
+    batches(call)
 
 
 def flow(call):
@@ -122,6 +124,22 @@ def flow(call):
     submit({"after": [dies]})
     submit({"after": [dies], "on_dead": "run"})
     call("POST", f"/api/v1/jobs/{dies}/cancel", {})
+
+
+def batches(call):
+    """One that waits for a job, with one in it that is done, and one that has gone."""
+    def opened(body):
+        return call("POST", "/api/v1/batches", {"queue": "flow", "keep_ms": KEEP_MS, **body})["id"]
+
+    outer = opened({"name": "outer", "key": "once"})
+    inner = opened({"name": "inner", "parent": outer})
+    call("POST", "/api/v1/jobs", {"queue": "flow", "parked": True, "batch": outer})
+    call("POST", "/api/v1/jobs", {"queue": "flow", "priority": 9, "keep_ms": KEEP_MS, "batch": inner})
+    call("POST", "/api/v1/jobs", {"queue": "flow", "batch": inner})
+    lease = call("POST", "/api/v1/lease", {"queues": ["flow"]})
+    call("POST", f"/api/v1/leases/{lease['lease_token']}/complete", {"result": 2})
+    for batch in (outer, inner, opened({"keep_ms": 0})):
+        call("POST", f"/api/v1/batches/{batch}/seal", {})
 
 
 def schedules(call):

@@ -115,6 +115,41 @@ async fn the_process_of_a_cancelled_job_is_told_to_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_far_a_running_process_is_and_what_it_writes_is_shown() {
+    let served = Served::new();
+    let worker = worker(&served, "w1", "", "q = 1\n").await;
+    let id = served.submit("q", json!({"payload": "wait"}));
+    until("it runs", || lines(&served.file("runs")).len() == 1);
+    // As a process may that has the number of its job.
+    let (path, progress) =
+        (format!("/api/v1/jobs/{id}"), json!({"numerator": 3, "denominator": 4}));
+    let (status, answer) = served.ask(&format!("POST {path}/progress"), &progress);
+    assert_eq!(status, 204, "{answer}");
+    let (status, answer) = served.ask(&format!("POST {path}/output"), &json!({"text": "a line"}));
+    assert_eq!(status, 204, "{answer}");
+    assert_eq!(served.job(id)["progress"], json!({"numerator": "3", "denominator": "4"}));
+    let (_, output) = served.ask(&format!("GET {path}/output"), &Value::Null);
+    assert_eq!(output["pieces"][0]["text"], "a line");
+    fs::write(served.file("go"), "").unwrap();
+    until("it is done", || served.status(id) == "done");
+    stop(worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenants_take_turns_at_a_worker() {
+    let served = Served::new();
+    let fair = json!({"fair": {"field": "/tenant"}});
+    served.ask("PUT /api/v1/queues/q/settings", &fair);
+    let submit = |tenant: &str| served.submit("q", json!({"payload": {"tenant": tenant}}));
+    let [a1, a2, a3, b] = ["a", "a", "a", "b"].map(submit);
+    let worker = worker(&served, "w1", "", "q = 1\n").await;
+    until("all are done", || served.count("q", "done") == 4);
+    let runs = lines(&served.file("runs"));
+    assert_eq!(runs, [a1, b, a2, a3].map(|id| id.to_string()));
+    stop(worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopping_worker_ends_what_runs_and_takes_nothing_new() {
     let served = Served::new();
     let worker = worker(&served, "w1", "", "q = 2\n").await;

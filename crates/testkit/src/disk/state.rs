@@ -85,13 +85,8 @@ impl State {
         Self { random: seed, powered: true, ..Self::default() }
     }
 
-    /// SplitMix64: small, good enough, and ours to keep stable.
     pub(super) fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.random;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        crate::random::next(&mut self.random)
     }
 
     fn coin(&mut self) -> bool {

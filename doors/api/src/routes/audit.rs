@@ -221,6 +221,8 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::PauseSchedule => "pause_schedule",
         Action::ResumeSchedule => "resume_schedule",
         Action::RunSchedule => "run_schedule",
+        Action::CancelBatch => "cancel_batch",
+        Action::StepDown => "step_down",
     }
 }
 

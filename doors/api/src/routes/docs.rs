@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use spindle_http::{Answered, Code, Problem};
+use spindle_http::{Answered, Code, Problem, THEME_COOKIE, cookie_of};
 use utoipa_swagger_ui::Config;
 
 use crate::api::Api;
@@ -29,24 +29,30 @@ const OWN_FILES: [(&str, &str, &str); 2] = [
     ("docs.css", "text/css; charset=utf-8", include_str!("../../assets/docs.css")),
     ("docs.js", "text/javascript; charset=utf-8", include_str!("../../assets/docs.js")),
 ];
-/// Its files are named from where it is, so that it can be behind a proxy with a path of its own.
-const PAGE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Spindle API</title>\
+/// What follows the head of the document. Files are named from where it is, so that it can be behind a
+/// proxy with a path of its own. The colours are chosen before anything is shown.
+const PAGE: &str = "<meta charset=utf-8><title>Spindle API</title>\
 <meta name=viewport content='width=device-width,initial-scale=1'>\
 <link rel=stylesheet href=docs/swagger-ui.css><link rel=stylesheet href=docs/docs.css>\
-<link rel=icon href=docs/favicon-32x32.png>\
+<link rel=icon href=docs/favicon-32x32.png><script src=docs/docs.js></script>\
 <header class=site><a href=..>Back to the pages</a></header>\
 <main id=swagger-ui><noscript>This page needs scripts. The same for programs is \
 <a href=openapi.json>openapi.json</a>.</noscript></main>\
 <script src=docs/swagger-ui-bundle.js></script><script src=docs/swagger-ui-standalone-preset.js></script>\
-<script src=docs/docs.js></script><script src=docs/swagger-initializer.js></script></html>";
+<script src=docs/swagger-initializer.js></script></html>";
 
 pub(crate) async fn openapi(State(api): State<Api>) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], api.openapi().to_owned()).into_response()
 }
 
-pub(crate) async fn docs() -> Response {
-    respond(PAGE.into(), "text/html; charset=utf-8", false)
+/// The viewer, in the colours that were chosen on the pages.
+pub(crate) async fn docs(headers: HeaderMap) -> Response {
+    let chosen = cookie_of(&headers, THEME_COOKIE);
+    let theme =
+        ["light", "dark"].into_iter().find(|theme| chosen == Some(*theme)).unwrap_or("auto");
+    let page = format!("<!doctype html><html lang=en data-theme={theme}>{PAGE}");
+    respond(page.into(), "text/html; charset=utf-8", false)
 }
 
 /// A file of the viewer.

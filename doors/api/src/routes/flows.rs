@@ -12,6 +12,7 @@ use spindle_http::{Answered, Pass, Problem, no_job, work_on_bytes};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::Api;
+use crate::batch::BatchStatus;
 use crate::ended::lease_ended;
 use crate::extract::{AfterPath, Args, JobPath};
 use crate::naming;
@@ -47,13 +48,17 @@ pub(crate) struct FlowShown {
     is_partial: bool,
 }
 
-/// A job of a flow.
+/// A job or a batch of a flow.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FlowNode)]
 pub(crate) struct NodeShown {
     /// Its number.
     id: u64,
-    /// Where it stands; `gone` if it is not kept any more.
+    /// It is a batch, and waits for the jobs in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_batch: bool,
+    /// Where it stands; `gone` if it is not kept any more. Of a batch `open`, `sealed`, `done` or
+    /// `ended`.
     #[schema(example = "blocked")]
     status: &'static str,
     /// Its queue, where the name is UTF-8.
@@ -82,7 +87,8 @@ impl FlowShown {
     fn of(flow: JobFlow, pass: &mut Pass) -> FlowShown {
         let before = flow.nodes.len();
         let may_see = |node: &FlowNode, pass: &mut Pass| {
-            node.status.is_none() || pass.allows(Target::Queue(&node.queue)).is_ok()
+            let is_gone = node.status.is_none() && node.batch.is_none();
+            is_gone || pass.allows(Target::Queue(&node.queue)).is_ok()
         };
         let nodes: Vec<FlowNode> =
             flow.nodes.into_iter().filter(|node| may_see(node, pass)).collect();
@@ -101,15 +107,18 @@ impl FlowShown {
 
 impl NodeShown {
     fn of(node: &FlowNode) -> NodeShown {
-        let known = Some(&node.queue).filter(|_| node.status.is_some());
+        let batch = node.batch.as_ref().map(|batch| BatchStatus::of(batch).word());
+        let status = batch.or(node.status.map(status_word));
+        let known = Some(&node.queue).filter(|_| status.is_some());
         let (queue, queue_base64) =
             known.map(|queue| naming::text_or_base64(queue)).unwrap_or_default();
         NodeShown {
             id: node.id.0,
-            status: node.status.map_or("gone", status_word),
+            is_batch: batch.is_some(),
+            status: status.unwrap_or("gone"),
             queue,
             queue_base64,
-            on_dead: (!node.after.is_empty()).then(|| node.on_dead.into()),
+            on_dead: (batch.is_none() && !node.after.is_empty()).then(|| node.on_dead.into()),
         }
     }
 }

@@ -50,6 +50,9 @@ pub(crate) fn readiness(api: &Api) -> &'static str {
         "log_failed"
     } else if *api.stopping().borrow() || gauges.is_stopping {
         "stopping"
+    } else if api.engine().released().is_none() {
+        // On a log of its own that is never so.
+        "taking_over"
     } else if gauges.is_disk_full {
         "disk_full"
     } else if gauges.log_cannot_grow {

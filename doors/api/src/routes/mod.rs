@@ -5,8 +5,10 @@ pub(crate) mod activity;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod batches;
 pub(crate) mod bulk;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod constraints;
 pub(crate) mod docs;

@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use spindle_access::{Denied, Target};
-use spindle_core::Rejection;
 use spindle_core::address;
 use spindle_core::job::Key;
+use spindle_core::{JobId, Rejection};
 use spindle_engine::JobRef;
 use spindle_http::{Answered, Pass, Problem, ProblemBody, Trace, work_on_bytes};
 use utoipa::ToSchema;
@@ -78,10 +78,10 @@ pub(crate) async fn submit(
     let wanted = wanted.await?;
     pass.allows(Target::Queue(wanted.queue()))?;
     if let Some(name) = wanted.linked().after.first() {
-        let detail = format!("after has `{name}`: only jobs of a batch are named by their ref");
+        let detail = format!("after has `{name}`: only jobs of one request are named by their ref");
         return Err(Problem::bad_field(detail));
     }
-    may_wait_for(&api, &mut pass, &wanted).await?;
+    may_join(&api, &mut pass, &wanted).await?;
     let taken = wanted.take(&api).await?;
     let status = if taken.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{}", taken.id))
@@ -90,17 +90,29 @@ pub(crate) async fn submit(
     Ok((status, [(header::LOCATION, location)], body).into_response())
 }
 
-/// Who may not submit to the queue of a job may not wait for it either: a job's workers may read
-/// the results of those before it.
-async fn may_wait_for(api: &Api, pass: &mut Pass, wanted: &Wanted) -> Answered<()> {
+/// Who may not submit to the queue of a job or a batch may not wait for it either, nor add to it: a
+/// job's workers may read the results of those before it, and who manages a batch cancels its jobs.
+async fn may_join(api: &Api, pass: &mut Pass, wanted: &Wanted) -> Answered<()> {
+    if let Some(id) = wanted.batch()
+        && !may_use_batch(api, pass, id).await
+    {
+        return Err(Rejection::NoBatch(id).into());
+    }
     for id in wanted.after() {
-        let allowed = pass.allows_job(api.bridge(), JobRef::Id(*id)).await;
-        allowed.map_err(|denied| match denied {
-            Denied::Job => Rejection::NoBlocker(*id).into(),
-            denied => Problem::from(denied),
-        })?;
+        match pass.allows_job(api.bridge(), JobRef::Id(*id)).await {
+            Ok(()) => {}
+            Err(Denied::Job) if may_use_batch(api, pass, *id).await => {}
+            Err(Denied::Job) => return Err(Rejection::NoBlocker(*id).into()),
+            Err(denied) => return Err(denied.into()),
+        }
     }
     Ok(())
+}
+
+/// Whether there is a batch, and it is one of a queue that the client may submit to.
+async fn may_use_batch(api: &Api, pass: &mut Pass, id: JobId) -> bool {
+    let batch = api.bridge().durable(api.engine().batches().get(id)).await;
+    batch.is_some_and(|batch| pass.allows(Target::Queue(&batch.queue)).is_ok())
 }
 
 fn once_key(headers: &HeaderMap) -> Answered<Option<&[u8]>> {
@@ -195,7 +207,7 @@ pub(crate) async fn batch(
     let (mut wanted, mut pass) = jobs.await?;
     for job in &mut wanted {
         if let Ok(it) = job
-            && let Err(problem) = may_wait_for(&api, &mut pass, it).await
+            && let Err(problem) = may_join(&api, &mut pass, it).await
         {
             *job = Err(problem);
         }

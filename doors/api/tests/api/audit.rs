@@ -9,7 +9,7 @@ use spindle_core::job::Origin;
 use spindle_engine::Peer;
 use spindle_testkit::{Audited, JobdMaster, JobdWorker, TokensFile};
 
-use crate::access::{Row, TABLE, guarded, guarded_with, prepared};
+use crate::access::{Row, TABLE, guarded, guarded_with, node, prepared};
 use crate::harness::{Bench, json, request};
 
 /// Whether a route is for people, and changes what is there, or takes all jobs out. (A server without files has no
@@ -69,6 +69,7 @@ async fn every_route_for_people_leaves_one_entry_and_no_other_leaves_any() {
     let _worker = JobdWorker::register(&master.address(), "w", &[("t", 1, 0)]);
     let with_master = |options: &mut spindle_api::Options| {
         options.jobd_master = Some(master.handle.clone());
+        options.cluster = Some(node());
     };
     let bench = guarded_with(&TokensFile::of_all_roles(), true, with_master);
     let admin = Actor::new(ActorKind::Token, "admin", "192.0.2.7", Origin::Api);

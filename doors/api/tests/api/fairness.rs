@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Bench, Reply, json as json_request};
+use crate::harness::{Bench, Reply, json as json_request, until};
 
 async fn set(bench: &Bench, settings: Value) -> Reply {
     bench.send(json_request(Method::PUT, "/api/v1/queues/mail/settings", &settings)).await
@@ -27,7 +27,8 @@ async fn leased(bench: &Bench, count: usize) -> Vec<u64> {
 #[tokio::test]
 async fn tenants_in_payloads_take_turns_and_why_says_so() {
     let bench = Bench::new();
-    set(&bench, json!({ "fair": { "field": "/tenant", "weights": { "acme": 2 } } })).await;
+    // A whole number, however it is written.
+    set(&bench, json!({ "fair": { "field": "/tenant", "weights": { "acme": 2.0 } } })).await;
     for tenant in ["acme", "acme", "acme", "acme", "acme"] {
         submit(&bench, json!({ "tenant": tenant }), json!({})).await;
     }
@@ -79,6 +80,37 @@ async fn a_limit_for_each_tenant_goes_with_turns() {
     assert_eq!(none.status, 204);
 }
 
+/// Of keys in payloads, and of those that were given: with new jobs, with those that were there, and
+/// with what is done to them.
+#[tokio::test]
+async fn a_limit_for_each_key_goes_with_turns() {
+    let bench = Bench::new();
+    set(&bench, json!({ "fair": { "field": "/tenant" } })).await;
+    submit(&bench, json!({}), json!({ "fair_key": "a" })).await;
+    let limit = json!({ "queue": "mail", "per": "fair_key", "running_max": 1 });
+    bench.send(json_request(Method::PUT, "/api/v1/constraints/keys", &limit)).await.is(201);
+    until(|| bench.engine.constraints().relabelling().remaining == 0).await;
+    submit(&bench, json!({ "tenant": "a" }), json!({})).await;
+    submit(&bench, json!({ "tenant": "a" }), json!({ "fair_key": "b" })).await;
+    submit(&bench, json!({ "tenant": "b" }), json!({})).await;
+    submit(&bench, json!({}), json!({})).await;
+    submit(&bench, json!(null), json!({})).await;
+    // Jobs without key share a limit.
+    assert_eq!(leased(&bench, 3).await, [1, 3, 5]);
+    let lease = json!({ "queues": ["mail"] });
+    bench.post("/api/v1/lease", lease.clone()).await.is(204);
+    // A retried job has the key that it had.
+    bench.post("/api/v1/jobs/1/cancel", json!({})).await.is(200);
+    assert_eq!(leased(&bench, 1).await, [2]);
+    bench.post("/api/v1/jobs/1/retry", json!({ "payload": { "tenant": "c" } })).await.is(200);
+    bench.post("/api/v1/lease", lease).await.is(204);
+    for bad in ["fair-key", "fair_key/", "key"] {
+        let limit = json!({ "per": bad, "running_max": 1 });
+        let put = json_request(Method::PUT, "/api/v1/constraints/bad", &limit);
+        bench.send(put).await.is_problem(400, "out_of_range");
+    }
+}
+
 #[tokio::test]
 async fn waiting_counts_as_priority() {
     let bench = Bench::new();
@@ -97,6 +129,7 @@ async fn settings_are_shown_as_they_were_put_and_checked() {
         json!({ "aging_ms": 60_000 }),
         json!({ "fair": {} }),
         json!({ "fair": { "field": "/a/b~1c", "weights": { "": 3, "acme": 1000, "\u{e9}": 2 } } }),
+        json!({ "fair": { "weights": { "k".repeat(256): 1 } } }),
     ] {
         assert_eq!(set(&bench, settings.clone()).await.json()["settings"], settings);
     }
@@ -111,6 +144,8 @@ async fn settings_are_shown_as_they_were_put_and_checked() {
     ] {
         set(&bench, settings).await.is_problem(400, "out_of_range");
     }
+    let longest = json!({ "queue": "mail", "fair_key": "k".repeat(256) });
+    bench.post("/api/v1/jobs", longest).await.is(201);
     let long = json!({ "queue": "mail", "fair_key": "k".repeat(257) });
     bench.post("/api/v1/jobs", long).await.is_problem(400, "out_of_range");
     let empty = json!({ "queue": "mail", "fair_key": "" });

@@ -116,7 +116,7 @@ async fn what_cannot_be_waited_for_is_refused_with_its_number() {
         submit(body.clone()).await.is_problem(400, code);
     }
     let refused = submit(json!({ "queue": "q", "after": [null] })).await.json();
-    let detail = "after has numbers of jobs, and in a batch refs";
+    let detail = "after has numbers of jobs and batches, or refs of jobs of the request";
     assert!(refused["detail"].as_str().unwrap().contains(detail), "{refused}");
 }
 
@@ -216,6 +216,8 @@ async fn a_flow_has_what_comes_before_and_what_waits() {
 
     let near = bench.get("/api/v1/jobs/3/flow?limit=2").await.json();
     assert_eq!((near["nodes"].as_array().unwrap().len(), &near["is_partial"]), (2, &json!(true)));
+    let most = bench.get("/api/v1/jobs/3/flow?limit=1000").await.json();
+    assert_eq!((&most["nodes"], &most["is_partial"]), (&flow["nodes"], &json!(false)));
     bench.get("/api/v1/jobs/3/flow?limit=1001").await.is_problem(400, "out_of_range");
     bench.get("/api/v1/jobs/99/flow").await.is_problem(404, "job_not_found");
 }

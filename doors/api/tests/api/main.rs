@@ -11,6 +11,8 @@ mod backup;
 #[cfg(test)]
 mod batch;
 #[cfg(test)]
+mod batches;
+#[cfg(test)]
 mod bulk;
 #[cfg(test)]
 mod constraints;

@@ -314,6 +314,10 @@ async fn the_description_names_every_route_and_every_type() {
             "get /api/v1/audit",
             "get /api/v1/backup",
             "get /api/v1/backup/segments/{first}",
+            "get /api/v1/batches",
+            "get /api/v1/batches/{id}",
+            "get /api/v1/batches/{id}/wait",
+            "get /api/v1/cluster",
             "get /api/v1/constraints",
             "get /api/v1/constraints/{name}",
             "get /api/v1/constraints/{name}/buckets",
@@ -343,7 +347,11 @@ async fn the_description_names_every_route_and_every_type() {
             "get /metrics",
             "get /readyz",
             "patch /api/v1/jobs/{id}",
+            "post /api/v1/batches",
+            "post /api/v1/batches/{id}/cancel",
+            "post /api/v1/batches/{id}/seal",
             "post /api/v1/clock/accept",
+            "post /api/v1/cluster/step-down",
             "post /api/v1/jobd/continue",
             "post /api/v1/jobd/pause",
             "post /api/v1/jobs",
@@ -380,6 +388,23 @@ async fn the_description_names_every_route_and_every_type() {
         ]
     );
     check_references(&document, &document);
+}
+
+#[tokio::test]
+async fn the_page_has_the_colours_that_were_chosen_on_the_pages() {
+    let bench = Bench::new();
+    for (cookie, theme) in [
+        ("spindle_theme=dark", "dark"),
+        ("a=b; spindle_theme=light", "light"),
+        ("spindle_theme=auto", "auto"),
+        ("spindle_theme=\"><script>", "auto"),
+        ("other=dark", "auto"),
+    ] {
+        let request = request(Method::GET, "/api/docs").header(header::COOKIE, cookie);
+        let page = bench.send(request.body(Body::empty()).unwrap()).await;
+        let page = page.text();
+        assert!(page.contains(&format!("<html lang=en data-theme={theme}>")), "{cookie}: {page}");
+    }
 }
 
 #[tokio::test]

@@ -84,3 +84,21 @@ async fn the_server_says_how_near_its_limits_are() {
     let metrics = reply.text();
     assert!(metrics.contains("\nspindle_disk_free_bytes "), "{metrics}");
 }
+
+#[tokio::test]
+async fn a_server_with_a_log_of_its_own_is_its_only_node_and_cannot_step_down() {
+    let bench = Bench::new();
+    let mut cluster = bench.get("/api/v1/cluster").await.json();
+    let position = cluster["nodes"][0].as_object_mut().unwrap().remove("position");
+    assert!(position.unwrap().is_u64());
+    let expected = json!({
+        "shared": false, "node": "box", "role": "leader", "epoch": 1, "leader": "box",
+        "nodes": [{
+            "node": "box", "role": "leader", "live": true, "heard_ms": 0, "epoch": 1,
+            "lag": 0, "address": null, "version": env!("CARGO_PKG_VERSION"),
+        }],
+    });
+    assert_eq!(cluster, expected);
+    let refused = bench.call(Method::POST, "/api/v1/cluster/step-down").await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (409, &json!("not_shared")));
+}

@@ -175,5 +175,10 @@ async fn how_long_is_within_bounds_and_goes_with_a_deletion() {
         let refused = bench.post("/api/v1/jobs/bulk", wrong.clone()).await;
         assert_eq!(refused.status, 400, "{wrong}");
     }
+    // At their limits both are taken.
+    let other = bench.submit(json!({ "queue": "mail" })).await;
+    bench.call(Method::DELETE, &format!("/api/v1/jobs/{other}?undo_ms=86400000")).await.is(200);
+    let most = json!({ "filter": { "deleted_by": "1,".repeat(63) + "1" }, "action": "undo" });
+    bench.post("/api/v1/jobs/bulk", most).await.is(200);
     bench.call(Method::DELETE, &format!("/api/v1/jobs/{id}?undo_ms=0")).await.is(204);
 }

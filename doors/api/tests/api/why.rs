@@ -86,7 +86,8 @@ fn text<'a>(why: &'a Value, code: &str) -> &'a str {
 async fn a_job_that_failed_says_why_and_which_try_it_waits_for() {
     let bench = Bench::new();
     bench.submit(json!({ "queue": "q", "ttr_ms": 1000 })).await;
-    let words = json!({ "code": "exit_9", "message": "no\npaper", "error": "tray 2" });
+    let error = "tray 2\n  at feed (tray.c:7)";
+    let words = json!({ "code": "exit_9", "message": "no paper\nat all", "error": error });
     let said = "\"tray 2\" (no paper, code exit_9)";
     for fails in 1..=5 {
         let leased = bench.lease("q").await;

@@ -251,6 +251,36 @@ fn a_client_that_does_not_read_loses_progress_first_and_then_its_connection() {
 }
 
 #[test]
+fn a_client_may_leave_64_mib_of_news_unread_and_no_byte_more() {
+    const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+    for (unread, flow) in [(UNREAD_BYTES_MAX, Flow::Continue), (UNREAD_BYTES_MAX + 1, Flow::Abort)]
+    {
+        let bench = Bench::new();
+        let (mut client, mut worker) = (bench.open(), bench.open());
+        let handle = client.run("f", "", "x");
+        worker.can_do("f");
+        worker.take();
+        worker.data(&handle, "x");
+        client.hand_over();
+        let around = client.out.pending_bytes() - 1;
+        let mut left = unread - client.out.pending_bytes();
+        while left > 0 {
+            let longest = (1 << 20).min(left - around);
+            // What is left for the last one must have room for what is around it.
+            let len = if left - around - longest > around { longest } else { left - around };
+            let len = if len > 1 << 20 { len / 2 } else { len };
+            worker.data(&handle, &"x".repeat(len));
+            client.hand_over();
+            left = unread - client.out.pending_bytes();
+        }
+        assert_eq!((client.out.pending_bytes(), client.flow), (unread, Flow::Continue));
+        worker.data(&handle, "one more");
+        client.hand_over();
+        assert_eq!(client.flow, flow, "{unread}");
+    }
+}
+
+#[test]
 fn who_sends_no_more_still_gets_its_answers_and_waits_for_nothing() {
     let bench = Bench::new();
     let (mut client, mut worker) = (bench.open(), bench.open());

@@ -79,6 +79,23 @@ async fn a_list_that_grows_too_large_is_refused_also_by_jobs_the_copy_has_not() 
 }
 
 #[tokio::test]
+async fn a_list_may_be_as_long_as_it_may_and_no_byte_longer() {
+    let fits = async |answer_bytes_max| {
+        let options = spindle_jobq::Options { answer_bytes_max, ..Default::default() };
+        let bench = Bench::with(options);
+        for payload in ["\"a\"", "\"bb\""] {
+            bench.create(payload).await;
+        }
+        bench.get("/api/v0/job").await
+    };
+    let whole = fits(1 << 20).await;
+    // What closes the list is not counted.
+    let limit = whole.text().len() - "]}\n".len();
+    assert_eq!(fits(limit).await.text(), whole.text());
+    fits(limit - 1).await.is_refused(400, "query_too_costly");
+}
+
+#[tokio::test]
 async fn both_examples_of_the_document_work_as_printed() {
     let bench = filled().await;
     let body = r#"{"query": [["IS", "json_extract(state, '$[0]')", "CREATED"]]}"#;

@@ -28,7 +28,11 @@ struct Field(&'static str, &'static str, &'static str);
 const WHOSE: [Field; 3] = [
     Field("queue", "Jobs of the queue", "mail; empty: of all queues"),
     Field("queue_glob", "Or of queues like", "mail.*"),
-    Field("per", "For each value of this payload field", "/user/id; empty: for all together"),
+    Field(
+        "per",
+        "For each value of this payload field",
+        "/user/id, or fair_key: for each key; empty: for all together",
+    ),
 ];
 const LIMITS: [Field; 4] = [
     Field("running_max", "Jobs running at once, at most", "10"),

@@ -9,7 +9,7 @@ use crate::form::Form;
 
 /// How a value is written in a form.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// As it is.
     Text,
     /// A whole number, not below zero.
@@ -22,17 +22,19 @@ pub(super) enum Kind {
     Time,
     /// Texts, parted by commas.
     Texts,
+    /// Whole numbers, not below zero, parted by commas.
+    Numbers,
     /// One of these: what the API calls it, and what it means.
     Word(&'static [(&'static str, &'static str)]),
 }
 
 /// A field of a form.
-pub(super) struct Field {
+pub(crate) struct Field {
     /// Where it is in the API's JSON.
-    path: &'static [&'static str],
+    pub path: &'static [&'static str],
     /// Its name in the form.
     pub name: &'static str,
-    label: &'static str,
+    pub label: &'static str,
     /// What may be written there, shown while it is empty.
     pub hint: &'static str,
     kind: Kind,
@@ -51,14 +53,15 @@ impl Field {
 }
 
 /// A field with what stands in it. `hint` is shown while nothing does.
-pub(super) fn input(
+pub(crate) fn input(
     Field { name, label, kind, .. }: &Field,
     value: &str,
     hint: &str,
     is_required: bool,
 ) -> Markup {
     let is_number = matches!(kind, Kind::Number);
-    let chars_max = if matches!(kind, Kind::Text | Kind::Texts) { "1024" } else { "40" };
+    let is_long = matches!(kind, Kind::Text | Kind::Texts | Kind::Numbers);
+    let chars_max = if is_long { "1024" } else { "40" };
     html! {
         div {
             label for=(name) { (label) }
@@ -76,7 +79,7 @@ pub(super) fn input(
 }
 
 /// What is set, as the form writes it.
-pub(super) fn written(set: &Value, Field { path, kind, .. }: &Field) -> String {
+pub(crate) fn written(set: &Value, Field { path, kind, .. }: &Field) -> String {
     let found = path.iter().fold(set, |value, key| &value[*key]);
     match (kind, found) {
         (_, Value::Null) => String::new(),
@@ -90,7 +93,7 @@ pub(super) fn written(set: &Value, Field { path, kind, .. }: &Field) -> String {
 }
 
 /// What the form says, as the API takes it: without what was left empty.
-pub(super) fn body<'a>(
+pub(crate) fn body<'a>(
     fields: impl IntoIterator<Item = &'a Field>,
     form: &Form,
 ) -> Answered<Map<String, Value>> {
@@ -125,10 +128,16 @@ fn read(Field { label, kind, .. }: &Field, text: &str) -> Answered<Value> {
         Kind::Time => time_read(text)
             .map(Value::from)
             .ok_or_else(|| refused("no time; write it as in 90 s, 5 min, 1 h 30 min or 7 days")),
-        Kind::Texts => {
-            let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
-            Ok(texts.collect::<Vec<_>>().into())
+        Kind::Texts => Ok(parts(text).collect::<Vec<_>>().into()),
+        Kind::Numbers => {
+            let numbers: Result<Vec<u64>, _> = parts(text).map(str::parse).collect();
+            numbers.map(Value::from).map_err(|_| refused("not whole numbers, parted by commas"))
         }
         Kind::Text | Kind::Word(_) => Ok(text.into()),
     }
+}
+
+/// What stands between the commas.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|text| !text.is_empty())
 }

@@ -2,8 +2,9 @@
 //! many, and one, by a form of that page, that does it. Both ask the API, which checks who asks and
 //! leaves the entry in the audit log.
 
+pub(crate) mod batch;
 pub(crate) mod constraint;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod job;
 pub(crate) mod jobd;
 pub(crate) mod many;

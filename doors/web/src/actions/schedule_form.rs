@@ -32,9 +32,9 @@ const TIMES: [Field; 5] = [
         Kind::Text,
     ),
     Field::new(&["zone"], "zone", "Time zone", "UTC; or as Europe/Berlin", Kind::Text),
+    Field::new(&["jitter_ms"], "spread", "Later by chance, up to", "0 s", Kind::Time),
     Field::new(&["start_at"], "start_at", "Not before", "2030-01-31T08:00:00Z", Kind::Text),
     Field::new(&["end_at"], "end_at", "Not after", "2030-12-31T08:00:00Z", Kind::Text),
-    Field::new(&["jitter_ms"], "spread", "Later by chance, up to", "0 s", Kind::Time),
 ];
 const RULES: [Field; 3] = [
     Field::new(

@@ -13,7 +13,7 @@ use crate::page::Page;
 use crate::pages::queue::named;
 use crate::shapes::{Queue, QueueName};
 
-const FIELDS: [Field; 14] = [
+const TRIES: [Field; 6] = [
     Field::new(
         &["fails_max"],
         "fails_max",
@@ -44,6 +44,8 @@ const FIELDS: [Field; 14] = [
         "0.25",
         Kind::Decimal,
     ),
+];
+const TIMES: [Field; 4] = [
     Field::new(
         &["ttr_default_ms"],
         "ttr_default",
@@ -60,6 +62,8 @@ const FIELDS: [Field; 14] = [
         "",
         Kind::Number,
     ),
+];
+const LIMITS: [Field; 4] = [
     Field::new(
         &["jobs_max"],
         "jobs_max",
@@ -89,6 +93,22 @@ const FIELDS: [Field; 14] = [
     ),
 ];
 
+/// What the settings are about, and which those are.
+const GROUPS: [(&str, &[Field]); 3] = [
+    ("When a job fails", &TRIES),
+    ("How long jobs run and are kept", &TIMES),
+    ("How many there may be, and their order", &LIMITS),
+];
+
+fn fields() -> impl Iterator<Item = &'static Field> {
+    GROUPS.iter().flat_map(|(_, fields)| fields.iter())
+}
+
+/// What a setting of the API is called in the form; none if it has no field of its own there.
+pub(crate) fn label(name: &str) -> Option<&'static str> {
+    fields().find(|field| field.path == [name]).map(|field| field.label)
+}
+
 /// The form, with what is set now.
 pub(crate) async fn show(page: Page) -> Answer {
     let (name, path) = named(&page.query())?;
@@ -105,7 +125,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     // If somebody has changed it since the form was made, the tag does not fit.
     let (now, _): (Value, String) = page.ask.get_tagged(&path_of_settings).await?;
     let kept = Kept { tag: asked.field("tag"), fair: &now["fair"] };
-    let set = match body(&FIELDS, &asked) {
+    let set = match body(fields(), &asked) {
         Ok(mut body) => {
             if !kept.fair.is_null() {
                 body.insert("fair".to_owned(), kept.fair.clone());
@@ -154,7 +174,10 @@ fn form(
                 (hidden_form(page))
                 input type="hidden" name=(queue_field) value=(queue);
                 input type="hidden" name="tag" value=(tag);
-                div.fields { @for field in &FIELDS { (input(field, &value(field), &hint(field), false)) } }
+                @for (title, fields) in GROUPS {
+                    h2 { (title) }
+                    div.fields { @for field in fields { (input(field, &value(field), &hint(field), false)) } }
+                }
                 @if !fair.is_null() {
                     p.muted {
                         "Its keys take turns, and that stays so. It is changed with "

@@ -21,6 +21,7 @@ pub(crate) enum Tab {
     Scheduled,
     Workers,
     Schedules,
+    Batches,
     Constraints,
     Jobd,
     Submit,
@@ -41,6 +42,7 @@ const TABS: &[Row] = &[
     (Tab::Scheduled, "Scheduled", "/scheduled", 't', Role::Read, false),
     (Tab::Workers, "Workers", "/workers", 'w', Role::Read, true),
     (Tab::Schedules, "Schedules", "/schedules", 'e', Role::Read, true),
+    (Tab::Batches, "Batches", "/batches", 'h', Role::Read, true),
     (Tab::Constraints, "Constraints", "/constraints", 'c', Role::Read, true),
     (Tab::Jobd, "jobd", "/jobd", 'b', Role::Read, true),
     (Tab::Submit, "Submit", "/submit", 'n', Role::Submit, false),
@@ -100,7 +102,7 @@ fn document(page: &Page, tab: Tab, title: &str, server: Option<&Server>, body: M
                         }
                     }
                 }
-                main.wrap #main { (body) }
+                main.wrap #main data-log-at=[page.log_at] { (body) }
                 (foot(page, server))
                 (keys(page))
             }
@@ -124,8 +126,8 @@ fn bar(page: &Page, server: Option<&Server>) -> Markup {
             @if let Some(server) = server { (health(page, server)) (pace(server)) }
             @if page.may(Role::Read) {
                 form.search action="/search" role="search" {
-                    input type="search" name="q" placeholder="Job or queue" maxlength="1024"
-                        aria-label="Find a job by its number, or a queue by its name" data-slash;
+                    input type="search" name="q" placeholder="Job, batch or queue" maxlength="1024"
+                        aria-label="Find a job or a batch by its number, or a queue by its name" data-slash;
                     kbd aria-hidden="true" { "/" }
                 }
             }

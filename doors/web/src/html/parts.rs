@@ -57,7 +57,7 @@ impl Time {
 }
 
 /// Without parts of a second: a distance that is read, not measured.
-fn duration_whole(ms: u64) -> String {
+pub(crate) fn duration_whole(ms: u64) -> String {
     if ms < 10_000 { format!("{} s", ms / 1000) } else { duration_ms(ms) }
 }
 
@@ -80,6 +80,11 @@ pub(crate) fn shown_time(time: Option<&Time>, text: &str) -> Markup {
 pub(crate) fn span_of(from: &str, to: &str) -> Option<u64> {
     let (from, to) = (Time::read(from, 0)?, Time::read(to, 0)?);
     u64::try_from(to.ms() - from.ms()).ok()
+}
+
+/// How long ago a time was; none if it lies ahead.
+pub(crate) fn since(text: &str, now_ms: u64) -> Option<u64> {
+    now_ms.checked_sub(u64::try_from(Time::read(text, now_ms)?.ms()).ok()?)
 }
 
 /// An age, amber from five minutes on.
@@ -110,6 +115,13 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
         cut.push('…');
     }
     cut
+}
+
+/// The first line of a text that says more below it, as a stack trace does.
+pub(crate) fn first_line(text: &str, chars_max: usize) -> String {
+    let mut lines = text.trim().lines();
+    let first = cut(lines.next().unwrap_or_default(), chars_max);
+    if lines.next().is_some() && !first.ends_with('…') { first + " …" } else { first }
 }
 
 /// Control characters as signs, and those that turn the direction of writing as none: a name must
@@ -143,6 +155,16 @@ pub(crate) fn queue_link(queue: &QueueName) -> Markup {
 /// A job's number, as the link to its page.
 pub(crate) fn job_link(id: u64) -> Markup {
     html! { a.mono href={ "/jobs/" (id) } { (id) } }
+}
+
+/// The address of a batch's page.
+pub(crate) fn batch_path(id: u64) -> String {
+    format!("/batches/{id}")
+}
+
+/// A batch by its number, as the link to its page.
+pub(crate) fn batch_link(id: u64) -> Markup {
+    html! { a href=(batch_path(id)) { "batch " span.mono { (id) } } }
 }
 
 /// A row of a list of facts.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::html::{Time, cut, duration_ms, plural, span_of, time};
+use crate::html::{Time, cut, duration_ms, first_line, plural, since, span_of, time};
 use crate::shapes::{Attempt, Job, Lease, Progress};
 
 /// Steps of a way that are shown; of a longer one the middle is left out.
@@ -117,15 +117,14 @@ pub(crate) fn table(job: &Job, now_ms: u64) -> Markup {
 
 /// The attempt that runs, and how far it is.
 fn running(lease: &Lease, progress: Option<&Progress>, now_ms: u64) -> Markup {
-    let since = Time::read(&lease.started_at, now_ms);
-    let since = since.and_then(|since| now_ms.checked_sub(u64::try_from(since.ms()).ok()?));
+    let since = since(&lease.started_at, now_ms);
     let worker = if lease.worker.is_empty() { &lease.door } else { &lease.worker };
     html! {
         tr {
-            td { (lease.attempt) }
+            td data-before="try" { (lease.attempt) }
             td.mono { (cut(worker, 40)) }
-            td.r.nowrap { (time(&lease.started_at, now_ms)) }
-            td.r.nowrap { @if let Some(ms) = since { (duration_ms(ms)) " so far" } }
+            td.r.nowrap data-before="began" { (time(&lease.started_at, now_ms)) }
+            td.r.nowrap data-before="took" { @if let Some(ms) = since { (duration_ms(ms)) " so far" } }
             td.what {
                 span.leased { "runs" }
                 @if let Some(progress) = progress { " · " (far(progress)) }
@@ -158,14 +157,14 @@ fn row(attempt: &Attempt, now_ms: u64) -> Markup {
     let worker = if attempt.worker.is_empty() { &attempt.door } else { &attempt.worker };
     html! {
         tr {
-            td { (attempt.attempt) }
+            td data-before="try" { (attempt.attempt) }
             td.mono { (cut(worker, 40)) }
-            td.r.nowrap { (time(&attempt.started_at, now_ms)) }
-            td.r.nowrap { (took.unwrap_or_default()) }
+            td.r.nowrap data-before="began" { (time(&attempt.started_at, now_ms)) }
+            td.r.nowrap data-before="took" { (took.unwrap_or_default()) }
             td.what {
                 span class=(sign_of(&attempt.outcome).0) { (outcome_words(&attempt.outcome)) }
                 @for word in [&attempt.code, &attempt.error, &attempt.message] {
-                    @if !word.is_empty() { " · " span.mono dir="auto" { (cut(word, WORDS_CHARS_MAX)) } }
+                    @if !word.is_empty() { " · " span.mono dir="auto" { (first_line(word, WORDS_CHARS_MAX)) } }
                 }
             }
         }

@@ -4,7 +4,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::Asked;
-use crate::html::{Tab, cut, empty, job_link, pager, plural, queue_link, shell, time};
+use crate::html::{Tab, cut, duration_ms, empty, job_link, pager, plural, queue_link, shell, time};
 use crate::page::Page;
 use crate::pages::constraint::constraint_link;
 use crate::pages::schedules::schedule_link;
@@ -45,7 +45,7 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
             (empty(if is_filtered { "No entry is like that." } else { "Nobody has changed anything yet." }, None))
         } @else {
             table.list {
-                thead { tr { th { "When" } th { "Who" } th { "Did" } th { "To" } th.opt { "Detail" } } }
+                thead { tr { th { "When" } th { "Who" } th { "Did" } th { "To" } th { "Detail" } } }
                 tbody { @for entry in &found.entries { (row(entry, now_ms)) } }
             }
         }
@@ -66,7 +66,7 @@ fn row(entry: &AuditEntry, now_ms: u64) -> Markup {
             }
             td.nowrap { b { (entry.action.replace('_', " ")) } }
             td.sentence { (what(entry)) }
-            td.opt.what dir="auto" { (cut(&entry.detail, 200)) }
+            td.what dir="auto" { (cut(&detail(entry), 200)) }
         }
     }
 }
@@ -83,5 +83,58 @@ fn what(entry: &AuditEntry) -> Markup {
             (queue_link(&entry.queue))
         }
         @if let Some(name) = &entry.constraint { "constraint " (constraint_link(name)) }
+    }
+}
+
+/// What there is to say besides. Of settings and constraints it is `keep_ms 3600000` and
+/// `120 per 60000 ms`: their times are for people here.
+fn detail(entry: &AuditEntry) -> String {
+    match entry.action.as_str() {
+        "set_queue" | "put_constraint" => with_durations(&entry.detail),
+        _ => entry.detail.clone(),
+    }
+}
+
+fn with_durations(text: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_time = false;
+    for word in text.split(' ') {
+        let (digits, behind) = word.split_at(word.trim_end_matches([',', ';']).len());
+        let number: Option<u64> = digits.parse().ok();
+        match (number, digits.strip_suffix("_ms"), digits) {
+            (Some(ms), ..) if is_time => words.push(duration_ms(ms) + behind),
+            (_, _, "ms") if words.last().is_some_and(|last| last.parse::<u64>().is_ok()) => {
+                let ms = words.pop().and_then(|last| last.parse().ok()).unwrap_or_default();
+                words.push(duration_ms(ms) + behind);
+            }
+            (_, Some(name), _) => words.push(name.to_owned() + behind),
+            _ => words.push(word.to_owned()),
+        }
+        is_time = word.ends_with("_ms");
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_settings_and_constraints_are_for_people() {
+        for (text, said) in [
+            ("keep_ms 3600000", "keep 1 h"),
+            (
+                "fails_max 3, ttr_default_ms 90000, jobs_max 9",
+                "fails_max 3, ttr_default 1 min, jobs_max 9",
+            ),
+            ("new, 120 per 60000 ms, 120 at once", "new, 120 per 1 min, 120 at once"),
+            (
+                "no ttr_default_ms, jobs_max 20, no backoff",
+                "no ttr_default, jobs_max 20, no backoff",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(with_durations(text), said);
+        }
     }
 }

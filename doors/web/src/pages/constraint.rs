@@ -65,7 +65,9 @@ fn usage(it: &Constraint, now_ms: u64) -> Markup {
             thead {
                 tr {
                     @if it.per.is_some() { th { "Value" } }
-                    th.r { "Running" } th.r { "Unfinished" } th.r { "Starts left" } th { "Now" }
+                    th.r { "Running" } th.r { "Unfinished" }
+                    @if it.rate.is_some() { th.r { "Starts left" } }
+                    th { "Now" }
                 }
             }
             tbody { @for bucket in &it.buckets { (row(it, bucket, now_ms)) } }
@@ -86,8 +88,8 @@ fn row(it: &Constraint, bucket: &Bucket, now_ms: u64) -> Markup {
                 @if let Some(max) = it.running_max { span.soft { " of " (grouped(max)) } }
             }
             td.r data-label="unfinished" { (number(bucket.jobs)) }
-            td.r data-label="starts left" {
-                @match bucket.tokens { Some(tokens) => (number(tokens)), None => span.zero { "–" } }
+            @if it.rate.is_some() {
+                td.r data-label="starts left" { @if let Some(tokens) = bucket.tokens { (number(tokens)) } }
             }
             td {
                 @if bucket.admits { span.st.done { "has room" } }

@@ -221,7 +221,7 @@ fn failure_row(group: &FailureGroup, span: Span, now_ms: u64) -> Markup {
                 }
                 @if group.queues.len() > 3 { " and " (group.queues.len() - 3) " more" }
             }
-            td.r.nowrap {
+            td.r.nowrap data-before="last" {
                 a href={ "/jobs/" (group.last_job) } title={ "Job " (group.last_job) } {
                     (time(&group.last_at, now_ms))
                 }

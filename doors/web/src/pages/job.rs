@@ -9,12 +9,12 @@ use crate::actions::undo::{offer_of, tag};
 use crate::ask::{Asked, segment};
 use crate::decode::{self, View};
 use crate::html::{
-    Tab, button, bytes, cut, duration_ms, fact, facts, grouped, queue_link, shell, status_badge,
-    time,
+    Tab, batch_link, button, bytes, cut, duration_ms, fact, facts, grouped, queue_link, queue_path,
+    shell, status_badge, time,
 };
 use crate::page::Page;
 use crate::pages::named::path_of;
-use crate::pages::{attempts, output, related};
+use crate::pages::{attempts, before, output, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
 
@@ -30,6 +30,7 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
     let why: Option<Why> = page.ask.get(&format!("{path}/why")).await.ok();
     let view = View::named(page.query().get("view"));
     let related = related::of(&page, &job).await;
+    let flow = before::flow(&page, job.id).await?;
     let may_inspect = page.may(Role::Inspect);
     let output = if may_inspect {
         output::end(&page, job.id).await
@@ -40,7 +41,8 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
     let body = html! {
         (head(&page, &job))
         (attempts::way(&job))
-        @if let Some(why) = &why { (reasons(&job, why, now_ms)) }
+        @if let Some(why) = &why { (reasons(&page, &job, why)) }
+        (flow)
         div.two {
             div {
                 (error(&job))
@@ -58,7 +60,8 @@ pub(crate) async fn show(page: Page, Path(id): Path<String>) -> Asked<Response> 
                 }
             }
             aside {
-                (about(&job, now_ms))
+                (about(&page, &job))
+                (before::list(&job, may_inspect))
                 (related)
             }
         }
@@ -123,7 +126,7 @@ fn buttons(job: &Job) -> Markup {
 }
 
 /// Why it is where it is: what matters most first.
-fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
+fn reasons(page: &Page, job: &Job, why: &Why) -> Markup {
     let title = match job.status.as_str() {
         "done" | "leased" => return html! {},
         _ if why.runnable => "What it waits for:",
@@ -134,7 +137,7 @@ fn reasons(job: &Job, why: &Why, now_ms: u64) -> Markup {
             @for (number, reason) in why.reasons.iter().enumerate() {
                 p {
                     @if number == 0 { b { (title) } " " }
-                    (said(reason, number > 0, now_ms))
+                    (said(page, job, reason, number > 0))
                 }
             }
         }
@@ -147,18 +150,40 @@ pub(crate) fn sentence(text: &str) -> String {
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// A reason, as a sentence of its own or behind a title.
-fn said(reason: &Reason, begins: bool, now_ms: u64) -> Markup {
-    let text = if begins { sentence(&reason.text) } else { reason.text.clone() };
+/// A reason, as a sentence of its own or behind a title, with links to what it speaks of.
+fn said(page: &Page, job: &Job, reason: &Reason, begins: bool) -> Markup {
+    let text = cut(&reason.text, 600);
+    let text = if begins { sentence(&text) } else { text };
+    let next = reason.next.as_deref().map(sentence);
     html! {
-        span dir="auto" { (cut(&text, 600)) }
-        @if let Some(until) = &reason.until { ", " (time(until, now_ms)) }
+        span dir="auto" {
+            @if reason.code == "blocked" { (before::linked(job, &text)) } @else { (text) }
+        }
+        @if let Some(until) = &reason.until { ", " (time(until, page.now_ms())) }
         "."
         @if let Some(name) = &reason.constraint {
             " " a href=(path_of("/constraint", name)) { "See the constraint" }
         }
-        @if let Some(next) = &reason.next { " " (sentence(next)) "." }
+        @if let Some(next) = next {
+            @match next_path(page, job, reason) {
+                Some(to) => { " " a href=(to) { (next) } "." },
+                None => { " " (next) "." },
+            }
+        }
         @if reason.code == "nobody_waits" { " " a href="/workers" { "See the workers" } }
+    }
+}
+
+/// Where the page is that does what a reason says can be done.
+fn next_path(page: &Page, job: &Job, reason: &Reason) -> Option<String> {
+    let of_job = |action: &str| format!("/jobs/{}/{action}", job.id);
+    match reason.code.as_str() {
+        "blocked" => before::first_path(job, page.sees_all()),
+        _ if !page.may(Role::Manage) => None,
+        "paused" => Some(queue_path("/queue/resume", &job.queue)),
+        "parked" => Some(of_job("release")),
+        "dead" => Some(of_job("retry")),
+        _ => None,
     }
 }
 
@@ -241,7 +266,7 @@ fn section(
         Query::new().with("view", name).to(&format!("/jobs/{}", job.id))
     };
     html! {
-        h2 { (name) " " span.soft { "· " (shown.kind) " · " (bytes(len)) } }
+        h2 id=(name.to_lowercase()) { (name) " " span.soft { "· " (shown.kind) " · " (bytes(len)) } }
         nav.views aria-label={ "How to show it: " (name) } {
             @for it in View::ALL {
                 a href=(to(it)) aria-current=[(it == view).then_some("true")] {
@@ -261,7 +286,9 @@ fn download(job: &Job, name: &str) -> Markup {
 }
 
 /// What else there is to know of it.
-fn about(job: &Job, now_ms: u64) -> Markup {
+fn about(page: &Page, job: &Job) -> Markup {
+    let now_ms = page.now_ms();
+    let audit = Query::new().with("job", &job.id.to_string()).to("/audit");
     let when = |name: &str, at: &Option<String>| {
         html! {
             @if let Some(at) = at { (fact(name, time(at, now_ms))) }
@@ -278,7 +305,7 @@ fn about(job: &Job, now_ms: u64) -> Markup {
             (fact("Submitted", time(&job.created_at, now_ms)))
             (when("Runs", &job.run_at))
             (when("Finished", &job.finished_at))
-            (when("Kept until", &job.kept_until))
+            (when("Removed", &job.kept_until))
             (when("Expires", &job.expires_at))
             @if let Some(lease) = &job.lease {
                 (fact("Worker", html! {
@@ -287,8 +314,9 @@ fn about(job: &Job, now_ms: u64) -> Markup {
                 }))
                 (when("Lease ends", &lease.deadline_at))
             }
+            @if let Some(batch) = job.batch { (fact("Belongs to", batch_link(batch))) }
             (fact("Priority", html! { (job.priority) }))
-            (fact("Attempts", html! { (job.attempts) " of " (if job.attempts_max == 0 { "any number".to_owned() } else { grouped(job.attempts_max.into()) }) }))
+            (fact("Leases", html! { (job.attempts) " of " (if job.attempts_max == 0 { "any number".to_owned() } else { grouped(job.attempts_max.into()) }) }))
             (how_long("Time to run", job.ttr_ms))
             (how_long("Time to live", job.ttl_ms))
             (how_long("Kept when done", job.keep_ms))
@@ -299,11 +327,17 @@ fn about(job: &Job, now_ms: u64) -> Markup {
                     }
                 }))
             }
+            @if let Some(key) = &job.fair_key {
+                (fact("Fair key", html! { span.mono dir="auto" { (cut(key, 255)) } }))
+            }
             @if let Some(key) = &job.unique_key {
                 (fact("Unique key", html! { span.mono dir="auto" { (cut(key, 255)) } }))
             }
             @if job.foreground { (fact("Kept", html! { "in memory only, while its client waits" })) }
             @if let Some(trace) = &job.traceparent { (fact("Trace", html! { span.mono { (trace) } })) }
+            @if page.sees_audit() {
+                (fact("Changed by people", html! { span.sentence { a href=(audit) { "see the audit log" } } }))
+            }
             (fact("UUID", html! { span.mono { (job.uuid) } }))
             (fact("Handle", html! { span.mono { (cut(&job.handle, 100)) } }))
         }))

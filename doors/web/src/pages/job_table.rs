@@ -1,5 +1,7 @@
 //! Jobs in rows: with the columns that a person has chosen, and boxes to mark some of them.
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -49,13 +51,15 @@ impl Column {
         (Column::Finished, "finished", "Finished"),
         (Column::Submitted, "submitted", "Submitted"),
     ];
-    /// Those of who has chosen none.
-    const USUAL: [Column; 5] =
-        [Column::Status, Column::Queue, Column::Tries, Column::What, Column::Submitted];
+    /// Those of who has chosen none, before the time that matters most.
+    const USUAL: [Column; 4] = [Column::Status, Column::Queue, Column::Tries, Column::What];
 
     fn is_number(self) -> bool {
-        use Column::{Finished, Payload, Priority, Runs, Submitted, Tries};
-        matches!(self, Tries | Priority | Payload | Runs | Finished | Submitted)
+        self.is_time() || matches!(self, Column::Tries | Column::Priority | Column::Payload)
+    }
+
+    fn is_time(self) -> bool {
+        matches!(self, Column::Runs | Column::Finished | Column::Submitted)
     }
 }
 
@@ -64,16 +68,28 @@ impl Column {
 pub(crate) struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Those that a cookie names; the usual ones if it names none that there is.
-    pub fn named(text: &str) -> Columns {
+    /// Those that a cookie names; none if it names none that there is.
+    pub fn named(text: &str) -> Option<Columns> {
         let names: Vec<&str> = text.split('.').collect();
         let found = Column::ALL.into_iter().filter(|(_, name, _)| names.contains(name));
         let found: Vec<Column> = found.map(|(column, ..)| column).collect();
-        if found.is_empty() { Columns::usual() } else { Columns(found) }
+        (!found.is_empty()).then_some(Columns(found))
     }
 
-    fn usual() -> Columns {
-        Columns(Column::USUAL.to_vec())
+    /// Those of who has chosen none, for jobs of a status or of any.
+    fn usual(status: Option<&str>) -> Columns {
+        let time = match status {
+            Some("dead" | "done") => Column::Finished,
+            Some("scheduled") => Column::Runs,
+            _ => Column::Submitted,
+        };
+        Columns(Column::USUAL.into_iter().chain([time]).collect())
+    }
+
+    /// Those that somebody has chosen, or the usual ones of what a list shows.
+    fn of(page: &Page, filter: &Query) -> Columns {
+        let chosen = page.visit.columns.clone();
+        chosen.unwrap_or_else(|| Columns::usual(filter.get("status")))
     }
 
     /// What the cookie says.
@@ -100,12 +116,17 @@ pub(crate) async fn choose(page: Page, form: Form) -> Response {
     let mut response = Redirect::to(own_path(form.field("next"))).into_response();
     let names = form.query().joined("column");
     let columns = Columns::named(&names.get("column").unwrap_or_default().replace(',', "."));
-    columns.keep(response.headers_mut(), page.visit.is_encrypted);
+    let (headers, encrypted) = (response.headers_mut(), page.visit.is_encrypted);
+    match columns {
+        Some(columns) => columns.keep(headers, encrypted),
+        None => cookie::set(headers, cookie::COLUMNS, "", Some(Duration::ZERO), encrypted),
+    }
     response
 }
 
 /// The list of columns to choose from.
-pub(crate) fn chooser(page: &Page) -> Markup {
+pub(crate) fn chooser(page: &Page, filter: &Query) -> Markup {
+    let shown = Columns::of(page, filter);
     html! {
         details.columns {
             summary.btn { "Columns" }
@@ -115,7 +136,7 @@ pub(crate) fn chooser(page: &Page) -> Markup {
                 @for (column, name, title) in Column::ALL {
                     label {
                         input type="checkbox" name="column" value=(name)
-                            checked[page.visit.columns.has(column)];
+                            checked[shown.has(column)];
                         " " (title)
                     }
                 }
@@ -127,7 +148,7 @@ pub(crate) fn chooser(page: &Page) -> Markup {
 
 /// The usual columns, for pages that show a few jobs.
 pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
-    let columns = Columns::usual();
+    let columns = Columns::usual(None);
     let columns = if with_queue { columns } else { columns.without(Column::Queue) };
     rows(jobs, now_ms, &columns, false)
 }
@@ -136,8 +157,8 @@ pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
 /// `filter` is what the list shows: actions that fit none of it are not offered.
 pub(crate) fn of_list(page: &Page, jobs: &[Job], filter: &Query) -> Markup {
     let has_queue = filter.fields().any(|(name, _)| name.starts_with("queue"));
-    let columns = &page.visit.columns;
-    let columns = if has_queue { columns.without(Column::Queue) } else { columns.clone() };
+    let columns = Columns::of(page, filter);
+    let columns = if has_queue { columns.without(Column::Queue) } else { columns };
     if !page.may(Role::Manage) {
         return rows(jobs, page.now_ms(), &columns, false);
     }
@@ -214,8 +235,11 @@ fn rows(jobs: &[Job], now_ms: u64, columns: &Columns, with_boxes: bool) -> Marku
 }
 
 fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
-    let when = |at: &Option<String>| {
-        html! { td.r.nowrap { @if let Some(at) = at { (time(at, now_ms)) } } }
+    let times = columns.0.iter().filter(|column| column.is_time()).count();
+    let when = |word: &str, at: Option<&String>| {
+        // A phone has no heads of columns: one time alone is clear, of two it is said which.
+        let word = (times > 1).then_some(word);
+        html! { td.r.nowrap data-before=[word] { @if let Some(at) = at { (time(at, now_ms)) } } }
     };
     let tags = |count: usize| {
         html! { @for tag in job.tags.iter().take(count) { " " span.tag { (cut(tag, 24)) } } }
@@ -226,7 +250,7 @@ fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
         Column::Tries => html! { td.r.opt { (job.attempts) } },
         Column::What => html! {
             td.what {
-                (what(job, now_ms))
+                (what(job, columns, now_ms))
                 @if !columns.has(Column::Tags) { (tags(3)) }
             }
         },
@@ -240,9 +264,9 @@ fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
             td.mono dir="auto" { @if let Some(lease) = &job.lease { (cut(&lease.worker, 60)) } }
         },
         Column::Payload => html! { td.r.nowrap { (bytes(job.payload_bytes)) } },
-        Column::Runs => when(&job.run_at),
-        Column::Finished => when(&job.finished_at),
-        Column::Submitted => html! { td.r.nowrap { (time(&job.created_at, now_ms)) } },
+        Column::Runs => when("runs", job.run_at.as_ref()),
+        Column::Finished => when("finished", job.finished_at.as_ref()),
+        Column::Submitted => when("submitted", Some(&job.created_at)),
     }
 }
 
@@ -255,21 +279,23 @@ pub(crate) fn error_of(job: &Job) -> Option<String> {
 }
 
 /// What matters most about a job of its status.
-fn what(job: &Job, now_ms: u64) -> Markup {
+fn what(job: &Job, columns: &Columns, now_ms: u64) -> Markup {
     let error = error_of(job);
-    html! {
-        @match (job.status.as_str(), &job.run_at, &job.lease) {
-            ("scheduled", Some(at), _) => { "runs " (time(at, now_ms)) " " },
-            ("leased", _, Some(lease)) => {
-                "since " (time(&lease.started_at, now_ms))
-                @if !lease.worker.is_empty() { " by " span.mono { (cut(&lease.worker, 40)) } }
-                " "
-            },
-            ("done", ..) => {
-                @if let Some(at) = &job.finished_at { "done " (time(at, now_ms)) " " }
-            },
-            _ => {},
+    let stands = match (job.status.as_str(), &job.run_at, &job.lease) {
+        ("scheduled", Some(at), _) if !columns.has(Column::Runs) => {
+            Some(html! { "runs " (time(at, now_ms)) })
         }
+        ("leased", _, Some(lease)) => Some(html! {
+            "since " (time(&lease.started_at, now_ms))
+            @if !lease.worker.is_empty() { " by " span.mono { (cut(&lease.worker, 40)) } }
+        }),
+        ("done", ..) if !columns.has(Column::Finished) => {
+            job.finished_at.as_ref().map(|at| html! { "done " (time(at, now_ms)) })
+        }
+        _ => None,
+    };
+    html! {
+        @if let Some(stands) = &stands { (stands) @if error.is_some() { " · " } }
         @if let Some(error) = error { span.mono dir="auto" { (error) } }
     }
 }
@@ -280,11 +306,11 @@ mod tests {
 
     #[test]
     fn a_cookie_names_columns_and_nonsense_none() {
-        let some = Columns::named("submitted.key.nonsense");
+        let some = Columns::named("submitted.key.nonsense").unwrap();
         assert_eq!(some, Columns(vec![Column::Key, Column::Submitted]), "in the order of the page");
-        assert_eq!(Columns::named(&some.names()), some);
+        assert_eq!(Columns::named(&some.names()).as_ref(), Some(&some));
         for nonsense in ["", "nonsense", "key,status", "<script>"] {
-            assert_eq!(Columns::named(nonsense), Columns::usual(), "{nonsense}");
+            assert_eq!(Columns::named(nonsense), None, "{nonsense}");
         }
     }
 }

@@ -5,17 +5,19 @@ use maud::{Markup, html};
 use spindle_access::Role;
 
 use crate::ask::{Asked, segment};
-use crate::html::{Tab, button, empty, pager, plural, queue_path, shell, status_badge};
+use crate::html::{
+    Tab, batch_path, button, empty, grouped, pager, plural, queue_path, shell, status_badge,
+};
 use crate::page::Page;
 pub(crate) use crate::pages::job_table::table;
 use crate::pages::job_table::{chooser, of_list};
 use crate::query::Query;
-use crate::shapes::{Job, JobPage, QueueName};
+use crate::shapes::{Batch, Counts, Job, JobPage, QueueName};
 
 /// Jobs of a page.
 const LIMIT: &str = "50";
 /// What a list can be narrowed by: the API's words for it.
-pub(crate) const FILTERS: [&str; 13] = [
+pub(crate) const FILTERS: [&str; 14] = [
     "ids",
     "queue",
     "queue_base64",
@@ -23,6 +25,7 @@ pub(crate) const FILTERS: [&str; 13] = [
     "door",
     "tag",
     "unique_key",
+    "batch",
     "text",
     "field",
     "fingerprint",
@@ -30,7 +33,6 @@ pub(crate) const FILTERS: [&str; 13] = [
     "created_before",
     "deleted_by",
 ];
-const STATUSES: [&str; 7] = ["scheduled", "ready", "leased", "parked", "blocked", "done", "dead"];
 const DOORS: [&str; 6] = ["api", "workq", "gearman", "gearman_draft", "lightjq", "jobq"];
 
 /// Jobs of any status.
@@ -115,23 +117,25 @@ fn heading(page: &Page, list: &List, filter: &Query, found: &JobPage) -> Markup 
             }
             div.acts {
                 @if has_filter && !found.jobs.is_empty() && page.may(Role::Manage) {
-                    (for_all(filter))
+                    (for_all(filter, found.total.filter(|_| !found.total_is_at_least)))
                 }
-                @if !found.jobs.is_empty() { (chooser(page)) }
+                @if !found.jobs.is_empty() { (chooser(page, filter)) }
             }
         }
     }
 }
 
-/// What can be done to all jobs that are meant.
-fn for_all(filter: &Query) -> Markup {
+/// What can be done to all jobs that are meant, and how many those are, where that is known.
+fn for_all(filter: &Query, total: Option<u64>) -> Markup {
     let to = |action: &str| filter.to(&format!("/jobs/all/{action}"));
     let is = |status: &str| filter.get("status") == Some(status);
+    let count = total.map(|total| format!(" {}", grouped(total))).unwrap_or_default();
+    let words = |verb: &str| format!("{verb} all{count}…");
     html! {
-            @if is("dead") || is("done") { (button(&to("retry"), "", "Retry all…")) }
-            @if is("parked") { (button(&to("release"), "", "Release all…")) }
-            @if is("ready") || is("scheduled") { (button(&to("park"), "", "Park all…")) }
-            (button(&to("delete"), "danger", "Delete all…"))
+        @if is("dead") || is("done") { (button(&to("retry"), "", &words("Retry"))) }
+        @if is("parked") { (button(&to("release"), "", &words("Release"))) }
+        @if is("ready") || is("scheduled") || is("blocked") { (button(&to("park"), "", &words("Park"))) }
+        (button(&to("delete"), "danger", &words("Delete")))
     }
 }
 
@@ -141,7 +145,7 @@ fn by_status(query: &Query) -> Markup {
     html! {
         nav.chips aria-label="Status" {
             a href=(to("")) aria-current=[chosen.is_empty().then_some("true")] { "All" }
-            @for status in STATUSES {
+            @for status in Counts::STATUSES {
                 a href=(to(status)) aria-current=[(chosen == status).then_some("true")] {
                     (status_badge(status))
                 }
@@ -152,7 +156,7 @@ fn by_status(query: &Query) -> Markup {
 
 fn search_form(list: &List, query: &Query) -> Markup {
     let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
-    let more = ["door", "created_from", "created_before", "fingerprint"];
+    let more = ["door", "batch", "created_from", "created_before", "fingerprint"];
     let is_open = more.iter().any(|name| query.get(name).is_some());
     html! {
         form.filter action=(list.path) {
@@ -176,6 +180,7 @@ fn search_form(list: &List, query: &Query) -> Markup {
                             }
                         }
                     }
+                    (field("batch", "Batch", &value("batch"), "its number"))
                     (field("created_from", "Submitted from", &value("created_from"), "2030-01-31T08:00:00Z"))
                     (field("created_before", "Submitted before", &value("created_before"), "2030-01-31T08:00:00Z"))
                     (field("fingerprint", "Failed with", &value("fingerprint"), "connection refused to db-#"))
@@ -194,7 +199,8 @@ fn search_form(list: &List, query: &Query) -> Markup {
 fn field(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
     let hint = (!placeholder.is_empty()).then_some(placeholder);
     html! {
-        label {
+        // On a phone, those that say nothing are not shown before More is opened.
+        label.filled[!value.is_empty()] {
             span { (label) }
             input name=(name) value=(value) maxlength="1024" placeholder=[hint] autocomplete="off";
         }
@@ -216,7 +222,7 @@ fn nothing(filter: &Query, found: &JobPage) -> Markup {
     }
 }
 
-/// Finds what the search box is about: a job by any of its names, a queue, else text in payloads.
+/// Finds what the search box is about: a job by any of its names, a batch by its number, a queue, else text in payloads.
 pub(crate) async fn search(page: Page) -> Asked<Response> {
     let query = page.query();
     let text = query.get("q").unwrap_or_default().trim();
@@ -225,6 +231,12 @@ pub(crate) async fn search(page: Page) -> Asked<Response> {
         && let Ok(job) = page.ask.get::<Job>(&job).await
     {
         return Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response());
+    }
+    let batch = format!("/api/v1/batches/{}", segment(text.as_bytes()));
+    if !text.is_empty()
+        && let Ok(batch) = page.ask.get::<Batch>(&batch).await
+    {
+        return Ok(Redirect::to(&batch_path(batch.id)).into_response());
     }
     let queue = QueueName::text(text);
     let path = format!("/api/v1/queues/{}", segment(text.as_bytes()));

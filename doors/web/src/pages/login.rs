@@ -29,6 +29,8 @@ pub(crate) async fn form(page: &Page, next: &str, wrong: Option<&str>) -> Respon
             form method="post" action="/login" {
                 (hidden_form(page))
                 input type="hidden" name="next" value=(own_path(next));
+                // Nobody fills it in: who keeps passwords for people keeps the token under this name.
+                input type="text" name="username" value="token" autocomplete="username" hidden;
                 label for="token" { "Token" }
                 input #token type="password" name="token" required autofocus autocomplete="current-password"
                     maxlength="512" spellcheck="false";

@@ -3,6 +3,9 @@
 pub(crate) mod assets;
 pub(crate) mod attempts;
 pub(crate) mod audit;
+pub(crate) mod batch;
+pub(crate) mod batches;
+pub(crate) mod before;
 pub(crate) mod bytes;
 pub(crate) mod constraint;
 pub(crate) mod constraints;
@@ -12,6 +15,7 @@ pub(crate) mod job;
 pub(crate) mod job_table;
 pub(crate) mod jobd;
 pub(crate) mod jobs;
+pub(crate) mod limiting;
 pub(crate) mod login;
 pub(crate) mod named;
 pub(crate) mod output;

@@ -6,20 +6,19 @@ use spindle_access::Role;
 
 use crate::ask::Asked;
 use crate::html::{
-    Tab, bytes, cut, duration_ms, grouped, job_link, plural, queue_link, queue_path, shell,
+    Tab, bytes, cut, duration_ms, grouped, job_link, plural, queue_link, queue_path, shell, since,
 };
 use crate::page::Page;
 use crate::pages::constraint::constraint_link;
-use crate::pages::constraints::held;
+use crate::pages::constraints::{held, may_change};
 use crate::pages::history::fitting;
 use crate::pages::job_table::error_of;
+use crate::pages::limiting::Limiting;
 use crate::pages::named::path_of;
 use crate::pages::schedules::schedule_link;
 use crate::pages::{history, jobs, queues};
 use crate::query::Query;
-use crate::shapes::{
-    Constraint, ConstraintPage, Job, JobPage, Queue, QueuePage, Schedule, SchedulePage, Server,
-};
+use crate::shapes::{Constraint, Job, JobPage, Queue, QueuePage, Schedule, SchedulePage, Server};
 
 /// Queues that are looked at, and those that are shown.
 const QUEUES_LOOKED_AT: &str = "512";
@@ -43,7 +42,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let path = Query::new().with("limit", QUEUES_LOOKED_AT).to("/api/v1/queues");
     let mut found: QueuePage = page.ask.get(&path).await?;
     let server: Server = page.ask.get("/api/v1/server").await?;
-    let constraints: ConstraintPage = page.ask.get("/api/v1/constraints?limit=512").await?;
+    let limiting = Limiting::read(&page, None).await?;
     let path =
         Query::new().with("status", "dead").with("order", "desc").with("limit", DEAD_LOOKED_AT);
     let mut dead: JobPage = page.ask.get(&path.to("/api/v1/jobs")).await?;
@@ -55,10 +54,12 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let failures = history::failures(&page, span).await;
     let wrong = Attention {
         queues: &found.queues,
-        constraints: &constraints,
+        limiting: &limiting,
         dead: &dead.jobs,
         schedules: &schedules.schedules,
         may_manage: page.may(Role::Manage),
+        may_limit: may_change(&page),
+        now_ms: page.now_ms(),
     };
     let (wrong, more_wrong) = fitting(wrong.rows(&server), ATTENTION_MAX, ATTENTION_BYTES_MAX);
     dead.jobs.truncate(DEAD_MAX);
@@ -72,9 +73,12 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
         names_bytes <= NAMES_BYTES_MAX
     };
     let shown: Vec<&Queue> = busiest.into_iter().take(QUEUES_MAX).take_while(fits).collect();
+    let more_queues = found.next_cursor.is_some();
     let body = html! {
         h1 { "Needs attention" }
-        @if wrong.is_empty() {
+        @if wrong.is_empty() && more_queues {
+            p.calm { span.dot.done {} "Nothing in the queues that were looked at." }
+        } @else if wrong.is_empty() {
             p.calm { span.dot.done {} "Nothing: no queue waits for a worker, none is paused, no job is dead." }
         } @else {
             div.attention { @for row in wrong { (row) } }
@@ -82,12 +86,18 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
                 p.muted { "And " (more_wrong) " more. " a href="/queues" { "All queues" } }
             }
         }
+        @if more_queues {
+            p.muted {
+                "Only the first " (grouped(found.queues.len() as u64)) " queues, by name, were looked at. "
+                a href="/queues" { "All queues" }
+            }
+        }
         (charts)
         h2 { "Queues" }
         @if found.queues.is_empty() {
             (queues::none())
         } @else {
-            (queues::table(shown.iter().copied()))
+            (queues::table(shown.iter().copied(), page.now_ms()))
             @if found.queues.len() > shown.len() {
                 p { a href="/queues" { "All queues" } }
             }
@@ -121,13 +131,15 @@ fn row(status: &'static str, whose: Markup, text: Markup, act: Markup) -> Row {
 /// What may be wrong, and where it is read.
 struct Attention<'a> {
     queues: &'a [Queue],
-    constraints: &'a ConstraintPage,
+    limiting: &'a Limiting,
     /// The latest dead jobs, the newest first.
     dead: &'a [Job],
     /// Those whose newest time came to no job.
     schedules: &'a [Schedule],
-    /// Who looks at it may do something about it.
+    /// Who looks at it may do something about queues, and about constraints.
     may_manage: bool,
+    may_limit: bool,
+    now_ms: u64,
 }
 
 impl Attention<'_> {
@@ -136,9 +148,10 @@ impl Attention<'_> {
     fn rows(&self, server: &Server) -> Vec<Markup> {
         let mut rows = Vec::new();
         rows.extend(self.queues.iter().filter_map(|queue| self.stuck(queue)));
-        let named = |it: &Constraint| self.queues.iter().any(|queue| self.holds(it, queue));
-        let others = self.constraints.constraints.iter().filter(|it| held(it) > 0 && !named(it));
-        rows.extend(others.map(full));
+        let named: Vec<&str> =
+            self.queues.iter().filter_map(|queue| Some(&*self.holder(queue)?.0.name)).collect();
+        let others = self.limiting.full().filter(|it| !named.contains(&it.name.as_str()));
+        rows.extend(others.map(|it| self.full(it)));
         rows.extend(self.queues.iter().filter_map(|queue| self.died(queue)));
         rows.extend(self.schedules.iter().filter_map(no_job));
         rows.sort_by_key(|row| {
@@ -147,10 +160,27 @@ impl Attention<'_> {
         of_server(server).into_iter().chain(rows).map(|row| row.shown).collect()
     }
 
-    /// Whether the row of a queue names a constraint as what holds its jobs back.
-    fn holds(&self, constraint: &Constraint, queue: &Queue) -> bool {
-        let first = self.constraints.constraints.iter().find(|it| is_of(it, queue));
-        queue.jobs.ready > 0 && !queue.paused && first.is_some_and(|it| it.name == constraint.name)
+    /// What the row of a queue names as what holds its jobs back, and how many.
+    fn holder(&self, queue: &Queue) -> Option<(&Constraint, u64)> {
+        let waits = queue.jobs.ready > 0 && !queue.paused;
+        waits.then(|| self.limiting.holder(&queue.name)).flatten()
+    }
+
+    /// A constraint that is full, where no row of a queue says so.
+    fn full(&self, constraint: &Constraint) -> Row {
+        let jobs = plural(held(constraint), "job");
+        let text = html! { "Full: " (jobs) " cannot start for now." };
+        let act = html! {
+            a href=(path_of("/constraint", &constraint.name)) { "See who waits" }
+            (self.change_limit(constraint))
+        };
+        let whose = html! { span.soft { "Constraint " } (constraint_link(&constraint.name)) };
+        row("leased", whose, text, act)
+    }
+
+    fn change_limit(&self, constraint: &Constraint) -> Markup {
+        let to = path_of("/constraint/edit", &constraint.name);
+        html! { @if self.may_limit { a href=(to) { "Change the limit" } } }
     }
 
     /// What keeps a queue's ready jobs waiting, if something does.
@@ -169,24 +199,26 @@ impl Attention<'_> {
             };
             return Some(row("parked", whose(), text, act));
         }
-        if let Some(it) = self.constraints.constraints.iter().find(|it| self.holds(it, queue)) {
+        if let Some((it, held)) = self.holder(queue) {
             let text = html! {
                 @if age >= 1_000 { "The next ready job waits " (duration_ms(age)) ". " }
                 "Constraint "
-                (constraint_link(&it.name)) " is full: " (plural(held(it), "job"))
+                (constraint_link(&it.name)) " is full: " (plural(held, "job"))
                 " cannot start for now."
             };
-            let change = path_of("/constraint/edit", &it.name);
-            let act = html! {
-                (open())
-                @if self.may_manage { a href=(change) { "Change the limit" } }
-            };
+            let act = html! { (open()) (self.change_limit(it)) };
             return Some(row("leased", whose(), text, act));
         }
         let nobody_works = queue.waiting_leases == 0 && queue.jobs.leased == 0;
         if ready > 0 && nobody_works && queue.last_minute.leased == 0 {
+            let since = queue.last_asked_at.as_deref().and_then(|at| since(at, self.now_ms));
             let text = html! {
-                "No worker. " (jobs()) " ready"
+                @match (&queue.last_asked_at, since) {
+                    (None, _) => "No worker since the server started. ",
+                    (Some(_), Some(ms)) if ms >= 1_000 => { "No worker for " (duration_ms(ms)) ". " },
+                    _ => "No worker. ",
+                }
+                (jobs()) " ready"
                 @if age >= 1_000 { ", the next waits " (duration_ms(age)) }
                 "."
             };
@@ -208,9 +240,13 @@ impl Attention<'_> {
         let latest = self.dead.iter().find(|job| job.queue == queue.name);
         let latest = latest.and_then(|job| Some((job.id, error_of(job)?)));
         let text = html! {
-            (plural(dead, "job")) (if dead == 1 { " is" } else { " are" }) " dead"
-            @if lately > 0 { ", " (grouped(lately)) " died in the last hour" }
-            "."
+            (plural(dead, "job"))
+            @if lately == dead { " died in the last hour." }
+            @else {
+                (if dead == 1 { " is" } else { " are" }) " dead"
+                @if lately > 0 { ", " (grouped(lately)) " died in the last hour" }
+                "."
+            }
             @if let Some((id, error)) = latest {
                 " The latest: " a.mono href={ "/jobs/" (id) } dir="auto" { (error) }
             }
@@ -279,11 +315,6 @@ fn near(name: &str, used: u64, max: u64) -> Markup {
     }
 }
 
-/// Whether a constraint that names a queue holds its jobs back.
-fn is_of(constraint: &Constraint, queue: &Queue) -> bool {
-    constraint.queue.is_some() && constraint.queue == queue.name.queue && held(constraint) > 0
-}
-
 /// Why no job came of a schedule's newest time, if that is so still.
 fn no_job(schedule: &Schedule) -> Option<Row> {
     let last = schedule.last.as_ref().filter(|_| !schedule.paused)?;
@@ -306,13 +337,6 @@ fn no_job(schedule: &Schedule) -> Option<Row> {
     };
     let open = html! { a href=(path_of("/schedule", &schedule.name)) { "Open" } };
     Some(row(status, html! { (schedule_link(&schedule.name)) }, text, open))
-}
-
-fn full(constraint: &Constraint) -> Row {
-    let jobs = plural(held(constraint), "job");
-    let text = html! { "Constraint is full: " (jobs) " cannot start for now." };
-    let act = html! { a href=(path_of("/constraint", &constraint.name)) { "See who waits" } };
-    row("leased", constraint_link(&constraint.name), text, act)
 }
 
 fn waits_long(queue: &Queue) -> bool {

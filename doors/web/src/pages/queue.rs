@@ -6,6 +6,7 @@ use serde_json::Value;
 use spindle_access::Role;
 use spindle_http::Problem;
 
+use crate::actions::settings;
 use crate::ask::{Asked, segment};
 use crate::html::{
     Tab, age_of, button, bytes, cut, duration_ms, fact, facts, grouped, number, plural, queue_path,
@@ -13,12 +14,15 @@ use crate::html::{
 };
 use crate::page::Page;
 use crate::pages::constraint::constraint_link;
+use crate::pages::constraints::limits;
+use crate::pages::limiting::Limiting;
 use crate::pages::{history, jobs};
 use crate::query::Query;
-use crate::shapes::{ConstraintPage, Flow, JobPage, Queue, QueueName, Worker, WorkerPage};
+use crate::shapes::{Constraint, Flow, JobPage, Queue, QueueName, Worker, WorkerPage};
 
-/// Workers of a queue that are shown.
+/// Workers of a queue, and constraints that are about it, that are shown.
 const WORKERS_MAX: usize = 20;
+const CONSTRAINTS_MAX: usize = 12;
 
 /// The queue that an address names, and its address in the API.
 pub(crate) fn named(query: &Query) -> Asked<(QueueName, String)> {
@@ -38,7 +42,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let newest: JobPage = page.ask.get(&newest.to("/api/v1/jobs")).await?;
     // These are about all queues: who may not see them sees the rest.
     let workers: Option<WorkerPage> = page.ask.get("/api/v1/workers").await.ok();
-    let constraints: Option<ConstraintPage> = page.ask.get("/api/v1/constraints").await.ok();
+    let limiting = Limiting::read(&page, Some(&name)).await.ok();
     let now_ms = page.now_ms();
     let title = cut(&name.shown(), 200);
     let body = html! {
@@ -58,8 +62,8 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
             }
             aside {
                 (flow(&queue, now_ms))
-                (settings(&queue))
-                @if let Some(constraints) = &constraints { (limited(constraints, &name)) }
+                (set_for(&queue))
+                @if let Some(limiting) = &limiting { (limited(limiting, &name)) }
             }
         }
     };
@@ -129,6 +133,9 @@ fn flow(queue: &Queue, now_ms: u64) -> Markup {
             (fact("Done", number(completed)))
             (fact("Tried again", number(requeued)))
             (fact("Died", number(died)))
+        }))
+        h2 { "Facts" }
+        (facts(html! {
             @if let Some(total) = &queue.since_start {
                 (fact("Done since start", number(total.completed)))
             }
@@ -144,7 +151,7 @@ fn flow(queue: &Queue, now_ms: u64) -> Markup {
     }
 }
 
-fn settings(queue: &Queue) -> Markup {
+fn set_for(queue: &Queue) -> Markup {
     let set = queue.settings.iter().flatten().collect::<Vec<_>>();
     html! {
         h2 { "Settings" }
@@ -158,7 +165,11 @@ fn settings(queue: &Queue) -> Markup {
     }
 }
 
+/// What a setting is called in the form, where it has one field there.
 fn setting_words(name: &str) -> String {
+    if let Some(label) = settings::label(name) {
+        return label.to_owned();
+    }
     let words = name.trim_end_matches("_ms").replace('_', " ");
     let mut letters = words.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
@@ -218,26 +229,31 @@ fn working(found: &WorkerPage, name: &QueueName, now_ms: u64) -> Markup {
     }
 }
 
-/// Constraints that may hold for it: of its name, or of a pattern, which only the server can match.
-fn limited(found: &ConstraintPage, name: &QueueName) -> Markup {
-    let text = name.shown();
-    let of_it = found.constraints.iter().filter(|it| it.queue.as_ref() == Some(&text));
-    let of_it: Vec<_> = of_it.take(WORKERS_MAX).collect();
+/// The constraints that are about it, those first that hold its jobs back.
+fn limited(found: &Limiting, name: &QueueName) -> Markup {
+    let held_of = |it: &Constraint| found.held_of(it, name);
+    let mut of_it: Vec<&Constraint> = found.constraints.iter().collect();
+    of_it.sort_by_key(|it| std::cmp::Reverse(held_of(it).unwrap_or(1)));
+    let more = of_it.len().saturating_sub(CONSTRAINTS_MAX);
     html! {
         h2 { "Constraints" }
         @if of_it.is_empty() {
-            p.muted { "None names this queue." }
+            p.muted { "None is about this queue." }
         } @else {
             ul.plain {
-                @for it in of_it {
-                    li {
-                        (constraint_link(&it.name))
-                        @if it.buckets.iter().any(|bucket| !bucket.admits && bucket.jobs > 0) {
-                            " " span.leased { "holds jobs back" }
+                @for it in of_it.into_iter().take(CONSTRAINTS_MAX) {
+                    li.held {
+                        (constraint_link(&it.name)) " "
+                        @match held_of(it) {
+                            Some(0) => {},
+                            Some(held) => { span.leased { "holds back " (plural(held, "job")) } " " },
+                            None => { span.leased { "full" } " " },
                         }
+                        span.soft { (limits(it)) }
                     }
                 }
             }
+            @if more > 0 { p.muted { "And " (more) " more. " a href="/constraints" { "All constraints" } } }
         }
     }
 }

@@ -6,7 +6,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::Asked;
-use crate::html::{Tab, age_of, empty, number, pager, queue_link, queue_path, shell};
+use crate::html::{
+    Tab, age_of, empty, grouped, number, pager, queue_link, queue_path, shell, time,
+};
 use crate::page::Page;
 use crate::pages::history;
 use crate::query::Query;
@@ -35,7 +37,7 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
         @if found.queues.is_empty() {
             (none())
         } @else {
-            (table(&found.queues))
+            (table(&found.queues, page.now_ms()))
         }
         (pager("/queues", &query, found.next_cursor.as_deref()))
     };
@@ -59,7 +61,7 @@ pub(crate) fn none() -> Markup {
 }
 
 /// Queues in rows.
-pub(crate) fn table<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> Markup {
+pub(crate) fn table<'a>(queues: impl IntoIterator<Item = &'a Queue>, now_ms: u64) -> Markup {
     html! {
         table.list.queues {
             thead {
@@ -68,19 +70,30 @@ pub(crate) fn table<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> Markup {
                     th.r { "Ready" }
                     th.opt { "Last hour" }
                     th.r.opt { "Scheduled" }
+                    th.r.opt { "Blocked" }
                     th.r { "Leased" }
                     th.r { "Dead" }
                     th.r { "Oldest" }
                     th.r.opt { "Done in a minute" }
-                    th.r.opt { "Workers waiting" }
+                    th.r.opt { "Workers" }
                 }
             }
-            tbody { @for queue in queues { (row(queue)) } }
+            tbody { @for queue in queues { (row(queue, now_ms)) } }
         }
     }
 }
 
-fn row(queue: &Queue) -> Markup {
+/// Whether workers ask for its jobs: how many wait for one now, or when the last one asked.
+fn workers(queue: &Queue, now_ms: u64) -> Markup {
+    match (queue.waiting_leases, &queue.last_asked_at) {
+        (0, None) => html! { span.zero { "none" } },
+        (0, Some(at)) => html! { span.soft { "asked " (time(at, now_ms)) } },
+        (1, _) => html! { "1 waits" },
+        (waiting, _) => html! { (grouped(waiting)) " wait" },
+    }
+}
+
+fn row(queue: &Queue, now_ms: u64) -> Markup {
     let dead = queue_path("/dead", &queue.name);
     html! {
         tr data-key=(key(&queue.name)) {
@@ -91,14 +104,17 @@ fn row(queue: &Queue) -> Markup {
             td.r data-label="ready" { (number(queue.jobs.ready)) }
             td.opt { @if let Some(trend) = &queue.trend { (trend.sparkline()) } }
             td.r.opt { (number(queue.jobs.scheduled)) }
+            td.r.opt { (number(queue.jobs.blocked)) }
             td.r data-label="leased" { (number(queue.jobs.leased)) }
             td.r data-label="dead" {
                 @if queue.jobs.dead == 0 { (number(0)) }
                 @else { a.dead href=(dead) { (number(queue.jobs.dead)) } }
             }
-            td.r.nowrap data-label="oldest" { (age_of(queue.next_ready_age_ms)) }
+            td.r.nowrap.none[queue.next_ready_age_ms.is_none()] data-before="oldest" {
+                (age_of(queue.next_ready_age_ms))
+            }
             td.r.opt { (number(queue.last_minute.completed)) }
-            td.r.opt { (number(queue.waiting_leases)) }
+            td.r.nowrap.opt { (workers(queue, now_ms)) }
         }
     }
 }

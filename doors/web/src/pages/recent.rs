@@ -81,6 +81,7 @@ pub(crate) async fn like(page: &Page, id: &str) -> Query {
         .with("payload_type", kind)
         .with("priority", &priority)
         .with("tags", &job.tags.join(", "))
+        .with("fair_key", job.fair_key.as_deref().unwrap_or_default())
 }
 
 async fn looked_up(page: &Page, id: &str) -> Asked<(Job, JobBytes)> {

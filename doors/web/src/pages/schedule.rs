@@ -205,7 +205,7 @@ fn about(it: &Schedule, job: &ScheduledJob, now_ms: u64) -> Markup {
             (when("From", &it.start_at))
             (when("Until", &it.end_at))
             @if job.priority != 0 { (fact("Priority", html! { (job.priority) })) }
-            (how_many("Attempts at most", job.attempts_max))
+            (how_many("Leases at most", job.attempts_max))
             (how_many("Failures at most", job.fails_max))
             (how_long("Time to run", job.ttr_ms))
             (how_long("Time to live", job.ttl_ms))

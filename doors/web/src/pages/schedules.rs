@@ -63,7 +63,7 @@ fn row(it: &Schedule, now_ms: u64) -> Asked<Markup> {
                     None => span.zero { "none yet" },
                 }
             }
-            @if let Some(at) = &it.fires_at { td.r.nowrap data-label="next" { (time(at, now_ms)) } }
+            @if let Some(at) = &it.fires_at { td.r.nowrap data-before="next" { (time(at, now_ms)) } }
             @else { td.r {} }
         }
     })

@@ -5,8 +5,11 @@ use maud::{Markup, html};
 use spindle_access::{Role, Target};
 
 use crate::ask::Asked;
-use crate::html::{Tab, bytes, cut, fact, facts, grouped, number, plural, shell, time};
+use crate::html::{
+    Tab, bytes, cut, duration_us, fact, facts, grouped, number, plural, shell, time,
+};
 use crate::page::Page;
+use crate::past::Point;
 use crate::shapes::{Budget, Server};
 use crate::web::SettingLine;
 
@@ -53,7 +56,10 @@ fn doors(server: &Server) -> Markup {
                     tr {
                         td.name { (door.name) }
                         td.mono { (door.address) }
-                        td.r data-label="open" { @match door.connections { Some(count) => (number(count)), None => span.zero { "–" } } }
+                        @match door.connections {
+                            Some(count) => td.r data-label="open" { (number(count)) },
+                            None => td.r.none { span.zero { "–" } },
+                        }
                         td.r data-label="refused" { (number(door.refused)) }
                     }
                 }
@@ -72,6 +78,11 @@ fn amounts(page: &Page, server: &Server) -> Markup {
     html! {
         h2 { "How much there is" }
         (facts(html! {
+            (fact("New jobs", html! {
+                @if server.disk_full || server.log_cannot_grow { span.dead { "refused" } }
+                @else { "taken" }
+            }))
+            (fact("Commit, last minute", commits(&server.last_minute)))
             (fact("Unfinished jobs", counted(unfinished, set("unfinished-jobs-max"))))
             (fact("Finished, kept", counted(server.jobs_finished, set("finished-max"))))
             (fact("Queues", number(server.queues)))
@@ -83,7 +94,7 @@ fn amounts(page: &Page, server: &Server) -> Markup {
             }))
             @if let Some(disk) = server.limits.iter().find(|limit| limit.name == "disk_bytes") {
                 (fact("Disk", html! {
-                    (bytes(disk.max.saturating_sub(disk.used))) " free"
+                    (bytes(disk.used)) " used"
                     span.soft { " of " (bytes(disk.max)) } (share(disk.used, disk.max))
                 }))
             }
@@ -91,6 +102,16 @@ fn amounts(page: &Page, server: &Server) -> Markup {
             (fact("Clients waiting", number(server.waits)))
             @for budget in &server.budgets { (fact(budget_words(&budget.name), held(budget))) }
         }))
+    }
+}
+
+/// How long half of the commits took at most, and 99 of 100.
+fn commits(point: &Point) -> Markup {
+    match (point.commit_p50_us, point.commit_p99_us) {
+        (Some(p50), Some(p99)) => html! {
+            "p50 " (duration_us(p50 as f64)) span.soft { ", p99 " } (duration_us(p99 as f64))
+        },
+        _ => html! { span.zero { "none" } },
     }
 }
 

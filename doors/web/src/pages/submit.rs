@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use spindle_access::Role;
 use spindle_http::Problem;
 
+use crate::actions::fields::{self, Field, Kind, input};
+use crate::ask::Fault;
 use crate::form::Form;
 use crate::html::{Tab, hidden_form, job_link, shell};
 use crate::page::Page;
@@ -16,13 +18,39 @@ use crate::pages::recent;
 use crate::query::Query;
 use crate::shapes::Submitted;
 
-/// Name, label, what to write.
-const FIELDS: [(&str, &str, &str); 4] = [
-    ("priority", "Priority", "0; higher goes first"),
-    ("run_at", "Not before", "2030-01-31T08:00:00Z, or now"),
-    ("tags", "Tags", "parted by commas"),
-    ("unique_key", "Unique key", "at most one unfinished job of the queue has it"),
+/// What may be said of a job besides its queue and payload.
+const FIELDS: [Field; 8] = [
+    Field::new(&["priority"], "priority", "Priority", "0; higher goes first", Kind::Signed),
+    Field::new(&["run_at"], "run_at", "Not before", "2030-01-31T08:00:00Z, or now", Kind::Text),
+    Field::new(&["tags"], "tags", "Tags", "parted by commas", Kind::Texts),
+    Field::new(
+        &["unique", "key"],
+        "unique_key",
+        "Unique key",
+        "at most one unfinished job of the queue has it",
+        Kind::Text,
+    ),
+    Field::new(
+        &["after"],
+        "after",
+        "After the jobs or batches",
+        "their numbers, parted by commas: it waits until all are done",
+        Kind::Numbers,
+    ),
+    Field::new(&["on_dead"], ON_DEAD, "When one of those dies", "", Kind::Word(ON_DEAD_WORDS)),
+    Field::new(&["batch"], "batch", "Batch", "the number of an open one", Kind::Number),
+    Field::new(
+        &["fair_key"],
+        "fair_key",
+        "Fair key, in a fair queue",
+        "as the queue's field says",
+        Kind::Text,
+    ),
 ];
+/// It says nothing of a job that waits for none.
+const ON_DEAD: &str = "on_dead";
+const ON_DEAD_WORDS: &[(&str, &str)] =
+    &[("cancel", "cancel it"), ("run", "run it all the same"), ("wait", "go on waiting")];
 
 /// The form: empty, as the address says, or as a job was that is to be submitted once more.
 pub(crate) async fn show(page: Page) -> Response {
@@ -40,11 +68,12 @@ pub(crate) async fn show(page: Page) -> Response {
     shell(&page, Tab::Submit, "Submit a job", body).await
 }
 
-/// Submits what the form says. What is wrong with it stands above it, and nothing is lost.
+/// Submits what the form says. What is wrong with it stands at its field, or above the form, and
+/// nothing is lost.
 pub(crate) async fn take(page: Page, asked: Form) -> Response {
     let taken = match body(&asked) {
-        Ok(body) => page.ask.post::<Submitted>("/api/v1/jobs", &body).await,
-        Err(problem) => Err(problem.into()),
+        Ok(body) => page.ask.post("/api/v1/jobs", &body).await.map_err(Wrong::of),
+        Err(wrong) => Err(wrong),
     };
     match taken {
         Ok(Submitted { id }) if page.may(Role::Read) => {
@@ -55,9 +84,9 @@ pub(crate) async fn take(page: Page, asked: Form) -> Response {
                 html! { h1 { "Submitted" } p { "The job has the number " (job_link(id)) "." } };
             shell(&page, Tab::Submit, "Submitted", body).await
         }
-        Err(fault) => {
-            let (status, value) = (fault.status(), |name: &str| asked.field(name).to_owned());
-            let body = form(&page, value, Some(&fault.detail));
+        Err(wrong) => {
+            let status = wrong.fault.status();
+            let body = form(&page, |name: &str| asked.field(name).to_owned(), Some(&wrong));
             let mut response = shell(&page, Tab::Submit, "Submit a job", body).await;
             *response.status_mut() =
                 if status.is_success() { StatusCode::INTERNAL_SERVER_ERROR } else { status };
@@ -66,12 +95,42 @@ pub(crate) async fn take(page: Page, asked: Form) -> Response {
     }
 }
 
-fn form(page: &Page, value: impl Fn(&str) -> String, wrong: Option<&str>) -> Markup {
+/// What is wrong with a form.
+struct Wrong {
+    /// The name of the field, if it is one of [`FIELDS`].
+    field: Option<&'static str>,
+    fault: Fault,
+}
+
+impl Wrong {
+    /// What the API says of a job: it begins with the field's name, or its code says which it is.
+    fn of(fault: Fault) -> Wrong {
+        let first = match fault.code.as_str() {
+            "after_not_found" => Some("after"),
+            "batch_not_found" | "batch_sealed" | "batch_full" => Some("batch"),
+            _ => fault.detail.split([' ', '.']).next(),
+        };
+        let field = FIELDS.iter().find(|field| first == field.path.first().copied());
+        Wrong { field: field.map(|field| field.name), fault }
+    }
+
+    /// What stands at this place of the form.
+    fn at(wrong: Option<&Wrong>, field: Option<&str>) -> Markup {
+        html! {
+            @if let Some(wrong) = wrong.filter(|wrong| wrong.field == field) {
+                p.notice.bad role="alert" { (wrong.fault.detail) }
+            }
+        }
+    }
+}
+
+fn form(page: &Page, value: impl Fn(&str) -> String, wrong: Option<&Wrong>) -> Markup {
     let is_text = value("payload_type") == "text";
+    let is_said = |field: &Field| field.name != ON_DEAD && !value(field.name).is_empty();
     html! {
         div.narrow {
             h1 { "Submit a job" }
-            @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } }
+            (Wrong::at(wrong, None))
             form.stack method="post" action="/submit" {
                 (hidden_form(page))
                 @if !value("queue_base64").is_empty() && value("queue").is_empty() {
@@ -90,11 +149,11 @@ fn form(page: &Page, value: impl Fn(&str) -> String, wrong: Option<&str>) -> Mar
                     label { input type="radio" name="payload_type" value="json" checked[!is_text]; " JSON" }
                     label { input type="radio" name="payload_type" value="text" checked[is_text]; " Text, as it is" }
                 }
-                details open[FIELDS.iter().any(|(name, ..)| !value(name).is_empty())] {
+                details open[FIELDS.iter().any(is_said)] {
                     summary { "More" }
-                    @for (name, label, hint) in FIELDS {
-                        label for=(name) { (label) }
-                        input id=(name) name=(name) value=(value(name)) placeholder=(hint) autocomplete="off";
+                    @for field in &FIELDS {
+                        (input(field, &value(field.name), field.hint, false))
+                        (Wrong::at(wrong, Some(field.name)))
                     }
                 }
                 button.btn.primary type="submit" { "Submit" }
@@ -104,9 +163,9 @@ fn form(page: &Page, value: impl Fn(&str) -> String, wrong: Option<&str>) -> Mar
 }
 
 /// What the API is asked for.
-fn body(form: &Form) -> Result<Value, Problem> {
+fn body(form: &Form) -> Result<Value, Wrong> {
     let mut body = Map::new();
-    for name in ["queue", "queue_base64", "run_at"] {
+    for name in ["queue", "queue_base64"] {
         if let Some(text) = form.given(name) {
             body.insert(name.to_owned(), text.into());
         }
@@ -118,17 +177,11 @@ fn body(form: &Form) -> Result<Value, Problem> {
         body.insert("payload_base64".to_owned(), STANDARD.encode(payload).into());
         body.insert("payload_type".to_owned(), if is_text { "bytes" } else { "json" }.into());
     }
-    if let Some(text) = form.given("priority") {
-        let priority: i64 =
-            text.parse().map_err(|_| Problem::out_of_range("priority is a whole number"))?;
-        body.insert("priority".to_owned(), priority.into());
-    }
-    if let Some(tags) = form.given("tags") {
-        let tags = tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
-        body.insert("tags".to_owned(), tags.collect::<Vec<_>>().into());
-    }
-    if let Some(key) = form.given("unique_key") {
-        body.insert("unique".to_owned(), serde_json::json!({ "key": key }));
+    let waits = form.given("after").is_some();
+    for field in FIELDS.iter().filter(|field| waits || field.name != ON_DEAD) {
+        let said = fields::body([field], form);
+        let wrong = |problem: Problem| Wrong { field: Some(field.name), fault: problem.into() };
+        body.extend(said.map_err(wrong)?);
     }
     Ok(Value::Object(body))
 }

@@ -4,7 +4,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::ask::Asked;
-use crate::html::{Tab, cut, empty, job_link, number, pager, queue_link, shell, time};
+use crate::html::{
+    Tab, cut, duration_whole, empty, job_link, number, pager, queue_link, shell, since, time,
+};
 use crate::page::Page;
 use crate::query::Query;
 use crate::shapes::{QueueName, Worker, WorkerPage};
@@ -72,7 +74,7 @@ fn row(worker: &Worker, now_ms: u64) -> Markup {
                 @if more > 0 { span.soft { "and " (more) " more" } }
                 @if worker.waiting > 0 { span.soft { "· waits" } }
             }
-            td.r.nowrap {
+            td.r.nowrap data-before="heard of" {
                 @match &worker.seen_at {
                     Some(at) => (time(at, now_ms)),
                     None => span.zero { "not since the start" },
@@ -89,8 +91,12 @@ fn jobs(worker: &Worker, now_ms: u64) -> Markup {
             div.held {
                 (job_link(job.id)) " of " (queue_link(&job.queue))
                 span.soft {
-                    " · since " (time(&job.started_at, now_ms))
-                    @if let Some(at) = &job.deadline_at { " · ends " (time(at, now_ms)) }
+                    @if let Some(ms) = since(&job.started_at, now_ms) {
+                        " " span.nowrap { "for " (duration_whole(ms)) }
+                    }
+                    @if let Some(at) = &job.deadline_at {
+                        ", " span.nowrap { "lease ends " (time(at, now_ms)) }
+                    }
                 }
             }
         }

@@ -65,6 +65,12 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("POST", "/schedule/pause?name={schedule}", Some(Role::Manage), About::Queue),
     ("POST", "/schedule/resume?name={schedule}", Some(Role::Manage), About::Queue),
     ("POST", "/schedule/remove?name={schedule}", Some(Role::Manage), About::Queue),
+    ("GET", "/batches", Some(Role::Read), About::All),
+    ("GET", "/batches/{batch}", Some(Role::Read), About::Queue),
+    ("GET", "/batches/{batch}/seal", Some(Role::Submit), About::Queue),
+    ("POST", "/batches/{batch}/seal", Some(Role::Submit), About::Queue),
+    ("GET", "/batches/{batch}/cancel", Some(Role::Manage), About::Queue),
+    ("POST", "/batches/{batch}/cancel", Some(Role::Manage), About::Queue),
     ("GET", "/constraints", Some(Role::Read), About::All),
     ("GET", "/constraint?name=none", Some(Role::Read), About::All),
     ("GET", "/constraint/edit", Some(Role::Manage), About::All),
@@ -92,7 +98,17 @@ async fn ask(browser: &mut Browser<'_>, bench: &Bench, row: (&str, &str), queue:
         let daily = serde_json::json!({ "expression": "@daily", "job": { "queue": queue } });
         bench.api("admin", "PUT", &format!("/api/v1/schedules/{queue}"), Some(daily)).await;
     }
-    let path = path.replace("{queue}", queue).replace("{id}", &id).replace("{schedule}", queue);
+    let mut batch = String::new();
+    if path.contains("{batch}") {
+        let new = serde_json::json!({ "queue": queue });
+        let new = bench.api("admin", "POST", "/api/v1/batches", Some(new)).await;
+        batch = new.json()["id"].to_string();
+    }
+    let path = path
+        .replace("{batch}", &batch)
+        .replace("{queue}", queue)
+        .replace("{id}", &id)
+        .replace("{schedule}", queue);
     if method == "GET" {
         let request = crate::harness::request("GET", &path).body(Default::default()).unwrap();
         return browser.head(request).await;
@@ -130,7 +146,9 @@ async fn queues_of_others_are_refused_and_their_jobs_are_not_there() {
         let mut browser = Browser::with_token(&bench, "mine.admin").await;
         let status = ask(&mut browser, &bench, (method, path), "other").await;
         match about {
-            About::Queue if path.contains("{id}") || path.contains("{schedule}") => {
+            About::Queue
+                if ["{id}", "{schedule}", "{batch}"].iter().any(|it| path.contains(it)) =>
+            {
                 assert_eq!(status, 404, "{method} {path}");
             }
             About::Queue | About::All => assert_eq!(status, 403, "{method} {path}"),
@@ -182,15 +200,19 @@ async fn a_page_offers_only_what_one_may() {
         assert!(links.contains(&sees) && !links.contains(&not), "{token}: {links:?}");
         page.says(token);
     }
-    for (token, may_change, may_look) in
-        [("read", false, false), ("inspect", false, true), ("mine.manage", true, true)]
-    {
+    for (token, may_change, may_look) in [
+        ("read", false, false),
+        ("inspect", false, true),
+        ("mine.manage", true, true),
+        ("admin", true, true),
+    ] {
         let mut browser = Browser::with_token(&bench, token).await;
         let page = browser.page("/jobs/1").await;
         let is_there = |link: &str| page.links().contains(&link);
         assert_eq!(is_there("/jobs/1/park"), may_change, "{token}");
         assert_eq!(page.text.contains("secret"), may_look, "{token}");
         assert_eq!(is_there("/jobs/1/bytes/payload"), may_look, "{token}");
+        assert_eq!(is_there("/audit?job=1"), token == "admin", "{token}");
         let page = browser.page("/queue?queue=mine.a").await;
         assert_eq!(page.links().contains(&"/queue/purge?queue=mine%2Ea"), may_change, "{token}");
     }

@@ -313,7 +313,7 @@ async fn a_job_is_submitted_as_it_is_written() {
     }
     for (field, wrong, says) in [
         ("payload", "{\"a\":", "is not JSON"),
-        ("priority", "high", "priority is a whole number"),
+        ("priority", "high", "Priority: high is no whole number"),
         ("run_at", "tomorrow", "run_at"),
         ("queue", "", "queue is missing"),
     ] {
@@ -335,7 +335,7 @@ async fn a_job_is_submitted_like_one_before() {
     let bench = Bench::guarded(TokensFile::of_all_roles().access(true));
     let submit = async |job| bench.api("admin", "POST", "/api/v1/jobs", Some(job)).await.is(201);
     let like = json!({ "queue": "mine.a", "payload": { "to": "<b>" }, "tags": ["eu", "x"],
-                       "priority": 7 });
+                       "priority": 7, "fair_key": "acme" });
     submit(like).await;
     submit(json!({ "queue": "mine.a", "payload": "x".repeat(20_000) })).await;
     // CR LF, which a form would change.
@@ -353,8 +353,9 @@ async fn a_job_is_submitted_like_one_before() {
     let page = browser.page(to).await;
     page.is_sound(to);
     let form = page.form("/submit");
-    let said = ["queue", "payload_type", "priority", "tags"].map(|field| form[field].as_str());
-    assert_eq!(said, ["mine.a", "json", "7", "eu, x"]);
+    let said = ["queue", "payload_type", "priority", "tags", "fair_key"];
+    let said = said.map(|field| form[field].as_str());
+    assert_eq!(said, ["mine.a", "json", "7", "eu, x", "acme"]);
     let written = page.all("textarea").next().unwrap();
     assert_eq!(written.text.trim(), "{\"to\":\"<b>\"}");
     // Of what one may not see, nothing is filled in.

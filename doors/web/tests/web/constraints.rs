@@ -1,6 +1,7 @@
 //! Constraints: their list, the page of one, and the forms that make, change and remove them.
 
 use serde_json::{Value, json};
+use spindle_testkit::wait_until_async;
 
 use crate::harness::{Bench, Browser, Form, Html};
 
@@ -128,7 +129,7 @@ async fn the_page_of_a_constraint_says_what_is_in_use_and_who_waits() {
     let page = bench.page("/constraint?name=smtp").await;
     page.is_sound("a constraint");
     page.says("holds jobs back · At most 1 running at once. Jobs of queues like mail*.");
-    page.says("1 of 1 3 – full");
+    page.says("In use Running Unfinished Now 1 of 1 3 full");
     assert!(page.links().contains(&"/jobs?queue=mail&status=ready"));
     assert!(page.links().contains(&"/jobs?queue=mail%2Deu&status=ready"));
     assert!(!page.text.contains("other"), "{}", page.text);
@@ -137,6 +138,68 @@ async fn the_page_of_a_constraint_says_what_is_in_use_and_who_waits() {
     list.says("smtp At most 1 running at once. Jobs of queues like mail*. 1 of 1 holds back 2");
     let overview = bench.page("/").await;
     assert!(overview.links().contains(&"/constraint?name=smtp"));
+}
+
+#[tokio::test]
+async fn a_queue_says_which_constraints_hold_its_jobs_back_whatever_names_it() {
+    let bench = Bench::new();
+    let put = async |name: &str, limit: Value| {
+        let path = format!("/api/v1/constraints/{name}");
+        bench.api("", "PUT", &path, Some(limit)).await.is(201);
+        // Jobs that are there already are matched a little later.
+        wait_until_async(|| bench.engine.constraints().relabelling().remaining == 0).await;
+    };
+    // More than the API gives without being asked for more.
+    for number in 0..101 {
+        put(&format!("a{number}"), json!({ "queue": format!("q{number}"), "running_max": 1 }))
+            .await;
+    }
+    bench.submit(json!({ "queue": "q7" })).await;
+    bench.page("/queue?queue=q7").await.says("Constraints a7 At most 1 running at once.");
+    put("wide", json!({ "running_max": 1_000 })).await;
+    put("media", json!({ "queue_glob": "resize*", "running_max": 1 })).await;
+    put("other", json!({ "queue_glob": "mail*", "running_max": 1 })).await;
+    for queue in ["resize", "resize", "resize", "resize-large", "mail"] {
+        bench.submit(json!({ "queue": queue })).await;
+    }
+    bench.lease("resize", "w").await;
+    let page = bench.page("/queue?queue=resize").await;
+    page.is_sound("a queue with constraints");
+    page.says(
+        "Constraints media holds back 2 jobs At most 1 running at once. \
+         wide At most 1,000 running at once.",
+    );
+    assert!(!page.text.contains("other"), "{}", page.text);
+    bench.page("/queue?queue=resize%2Dlarge").await.says("media holds back 1 job ");
+    bench.page("/queue?queue=mail").await.says("other At most 1 running at once.");
+    let overview = bench.page("/").await;
+    overview.says("resize Constraint media is full: 2 jobs cannot start for now.");
+    overview.says("resize-large Constraint media is full: 1 job cannot start for now.");
+    assert!(overview.links().contains(&"/constraint/edit?name=media"), "{:?}", overview.links());
+    put("all", json!({ "running_max": 0 })).await;
+    bench.page("/queue?queue=resize").await.says("all holds back 2 jobs None may run.");
+}
+
+#[tokio::test]
+async fn starts_are_counted_only_of_a_constraint_with_a_rate() {
+    let bench = Bench::new();
+    let limit = json!({ "queue": "mail", "rate": { "count": 5, "per_ms": 60_000 } });
+    bench.api("", "PUT", "/api/v1/constraints/smtp", Some(limit)).await.is(201);
+    bench.submit(json!({ "queue": "mail" })).await;
+    let page = bench.page("/constraint?name=smtp").await;
+    page.says("Running Unfinished Starts left Now 0 1 5 has room");
+}
+
+#[tokio::test]
+async fn a_full_constraint_that_no_queue_names_has_a_row_of_its_own() {
+    let bench = Bench::new();
+    let limit = json!({ "queue": "mail", "running_max": 0 });
+    bench.api("", "PUT", "/api/v1/constraints/smtp", Some(limit)).await.is(201);
+    bench.submit(json!({ "queue": "mail" })).await;
+    bench.api("", "POST", "/api/v1/queues/mail/pause", None).await.is(200);
+    let overview = bench.page("/").await;
+    overview
+        .says("Constraint smtp Full: 1 job cannot start for now. See who waitsChange the limit");
 }
 
 #[tokio::test]

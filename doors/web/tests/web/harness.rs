@@ -117,6 +117,13 @@ impl Bench {
         reply.json()["id"].as_u64().unwrap()
     }
 
+    /// Opens a batch, and gives its number.
+    pub async fn open_batch(&self, body: Value) -> u64 {
+        let reply = self.api("", "POST", "/api/v1/batches", Some(body)).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["id"].as_u64().unwrap()
+    }
+
     /// Leases the next job of a queue, and gives the lease's token.
     pub async fn lease(&self, queue: &str, worker: &str) -> String {
         let wanted = json!({ "queues": [queue], "worker": worker });
@@ -329,6 +336,15 @@ impl Html {
             }
         }
         form
+    }
+
+    /// The field of a form behind which it is said what is wrong.
+    #[track_caller]
+    pub fn wrong_field(&self) -> &str {
+        let is_said = |it: &Element| it.attributes.get("role").is_some_and(|it| it == "alert");
+        let at = self.elements.iter().position(is_said).unwrap();
+        let before = self.elements[..at].iter().rev();
+        before.filter_map(|it| it.attributes.get("name")).next().unwrap()
     }
 
     /// Where its links go.

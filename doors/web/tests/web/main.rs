@@ -5,7 +5,11 @@ mod access;
 #[cfg(test)]
 mod actions;
 #[cfg(test)]
+mod batches;
+#[cfg(test)]
 mod constraints;
+#[cfg(test)]
+mod flows;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]

@@ -9,13 +9,14 @@ use spindle_web::{Options, SettingLine};
 use crate::harness::{Bench, Browser, Html, request};
 
 /// All pages that are opened by an address alone.
-pub const PAGES: [&str; 13] = [
+pub const PAGES: [&str; 14] = [
     "/",
     "/queues",
     "/jobs",
     "/dead",
     "/scheduled",
     "/workers",
+    "/batches",
     "/constraints",
     "/constraint/edit",
     "/jobd",
@@ -115,14 +116,45 @@ async fn the_overview_says_what_needs_attention() {
     bench.pass(14 * 60_000);
     let page = bench.page("/").await;
     page.is_sound("/");
-    page.says("resize No worker. 1 job ready, the next waits 14 min.");
+    page.says("resize No worker since the server started. 1 job ready, the next waits 14 min.");
     page.says("mail Paused. 1 job ready.");
     page.says("import 1 job is dead.");
     page.says("Constraint smtp-rate is full: 1 job cannot start for now.");
     let place = |words: &str| page.text.find(words).unwrap();
-    assert!(place("No worker.") < place("1 job is dead"), "in the order of the queues");
+    assert!(place("No worker ") < place("1 job is dead"), "in the order of the queues");
     assert!(place("1 job is dead") < place("is full:") && place("is full:") < place("Paused."));
     assert!(page.links().contains(&"/jobs/all/retry?queue=import&status=dead"));
+}
+
+#[tokio::test]
+async fn the_overview_says_since_when_no_worker_asks() {
+    let bench = Bench::new();
+    bench.dead("mail", "no").await;
+    bench.pass(6 * 60_000);
+    bench.submit(json!({ "queue": "mail" })).await;
+    let page = bench.page("/").await;
+    page.says("mail No worker for 6 min. 1 job ready.");
+    // Its row in the list says it too.
+    page.says("asked 6 min ago");
+}
+
+#[tokio::test]
+async fn the_overview_says_that_it_has_not_looked_at_all_queues() {
+    let bench = Bench::new();
+    let add = async |from: u32, to: u32| {
+        let jobs = (from..to).map(|n| json!({ "queue": format!("q{n:04}"), "parked": true }));
+        let jobs = json!({ "jobs": jobs.collect::<Vec<_>>() });
+        bench.api("", "POST", "/api/v1/jobs/batch", Some(jobs)).await.is(200);
+    };
+    add(0, 512).await;
+    let page = bench.page("/").await;
+    assert!(!page.text.contains("were looked at"), "{}", page.text);
+    page.says("Nothing: no queue waits for a worker");
+    add(512, 513).await;
+    let page = bench.page("/").await;
+    page.is_sound("/");
+    page.says("Nothing in the queues that were looked at.");
+    page.says("Only the first 512 queues, by name, were looked at.");
 }
 
 #[tokio::test]
@@ -151,8 +183,8 @@ async fn the_bar_says_how_fast_the_server_is() {
     let path = format!("/api/v1/leases/{lease}/complete");
     bench.api("", "POST", &path, Some(json!({}))).await.is(204);
     bench.look();
-    // One in the twenty seconds that were looked at.
-    bench.page("/jobs").await.says("3 done/min");
+    // One in the twenty seconds that were looked at, which count as a minute.
+    bench.page("/jobs").await.says("1 done/min");
     bench.page("/jobs").await.says("p99 commit");
 }
 
@@ -234,8 +266,10 @@ async fn a_dead_job_says_what_happened_and_what_to_do() {
     page.says("Retry it with all its tries.");
     page.says("Submitted 03:04:05 Try 1 ✗");
     page.says("smtp-1");
+    page.says("Leases 1 of 25");
     let links = page.links();
-    assert!(links.contains(&format!("/jobs/{id}/retry").as_str()));
+    let retry = format!("/jobs/{id}/retry");
+    assert_eq!(links.iter().filter(|link| **link == retry).count(), 2, "a button, and in Why");
     assert!(!links.contains(&format!("/jobs/{id}/park").as_str()));
     bench.page("/dead").await.says("550 mailbox unavailable");
     // By any of its names, from the search.
@@ -243,6 +277,57 @@ async fn a_dead_job_says_what_happened_and_what_to_do() {
     assert_eq!(found.header("location"), format!("/jobs/{id}"));
     assert_eq!(bench.get("/search?q=mail").await.header("location"), "/queue?queue=mail");
     assert_eq!(bench.get("/search?q=a+b").await.header("location"), "/jobs?text=a%20b");
+}
+
+#[tokio::test]
+async fn of_a_stack_trace_only_the_page_of_the_job_has_more_than_its_first_line() {
+    let bench = Bench::new();
+    let id = bench.dead("mail", "550 unknown\n  at send (mailer.py:88)\n  at main").await;
+    let page = bench.page(&format!("/jobs/{id}")).await;
+    page.says("try 1 of 1 failed: \"550 unknown\" (code exit 69).");
+    page.says("failed · exit 69 · 550 unknown …");
+    assert_eq!(page.text.matches("at send").count(), 1, "{}", page.text);
+}
+
+#[tokio::test]
+async fn what_can_be_done_about_a_job_is_a_link() {
+    let bench = Bench::new();
+    let first = bench.submit(json!({ "queue": "a" })).await;
+    let batch = bench.open_batch(json!({ "queue": "b" })).await;
+    bench.submit(json!({ "queue": "b", "batch": batch })).await;
+    let after_both = bench.submit(json!({ "queue": "c", "after": [first, batch] })).await;
+    let after_batch = bench.submit(json!({ "queue": "c", "after": [batch] })).await;
+    bench.api("", "POST", "/api/v1/queues/a/pause", None).await.is(200);
+    let parked = bench.submit(json!({ "queue": "a", "parked": true })).await;
+    let (to_first, to_batch) = (format!("/jobs/{first}"), format!("/batches/{batch}"));
+    let jobs_of_batch = format!("/jobs?batch={batch}");
+    for (id, words, to) in [
+        (after_both, format!("{first}"), to_first.as_str()),
+        (after_both, format!("{batch}"), &to_batch),
+        (after_both, "See why it is not done".to_owned(), &to_first),
+        (after_batch, "See which jobs of the batch are not done".to_owned(), &jobs_of_batch),
+        (first, "Resume its queue".to_owned(), "/queue/resume?queue=a"),
+        (parked, "Release it".to_owned(), &format!("/jobs/{parked}/release")),
+    ] {
+        let page = bench.page(&format!("/jobs/{id}")).await;
+        let begin = page.elements.iter().position(|it| it.name == "section").unwrap();
+        let why = page.elements[begin..].iter().take_while(|it| it.name != "h2");
+        let link = |it: &&crate::harness::Element| it.name == "a" && it.text.starts_with(&words);
+        let found = why.filter(link).map(|it| it.attributes["href"].as_str());
+        assert_eq!(found.collect::<Vec<_>>(), [to], "{words} in {}", page.source);
+    }
+}
+
+#[tokio::test]
+async fn a_list_says_when_a_job_runs_and_what_it_failed_with() {
+    let bench = Bench::new();
+    let retried = json!({ "queue": "mail", "fails_max": 3, "backoff": { "base_ms": 900_000 } });
+    bench.submit(retried).await;
+    let lease = bench.lease("mail", "w").await;
+    let failed = json!({ "error": "connect ECONNREFUSED" });
+    let path = format!("/api/v1/leases/{lease}/fail");
+    bench.api("", "POST", &path, Some(failed)).await.is(204);
+    bench.page("/jobs").await.says("runs in 15 min · connect ECONNREFUSED");
 }
 
 #[tokio::test]
@@ -317,12 +402,15 @@ async fn a_queue_says_what_is_in_it_and_who_works() {
     page.is_sound("a queue");
     page.says("ready 1 leased 1");
     page.says("worker-7");
-    page.says("Keep 1 day");
+    page.says("Keep done jobs for 1 day");
     page.says("Backoff 30 s, times 2, at most 1 h");
-    page.says("Jobs max 5,000");
+    page.says("Unfinished jobs at most; more are refused 5,000");
+    page.says("Died 0 Facts Done since start 0");
     let workers = bench.page("/workers").await;
     workers.is_sound("/workers");
-    workers.says(&format!("worker-7 api {leased} of mail"));
+    bench.pass(20_000);
+    let workers = bench.page("/workers").await;
+    workers.says(&format!("worker-7 api {leased} of mail for 20 s, lease ends in"));
     assert_eq!(bench.get("/queue?queue=gone").await.status, 404);
     assert_eq!(bench.get("/queue").await.status, 400);
 }
@@ -340,6 +428,65 @@ async fn the_server_shows_its_settings() {
     page.says("log-bytes-max 64 GiB flag (--log-bytes-max)");
     page.says(&format!("Spindle {}", env!("CARGO_PKG_VERSION")));
     page.says("of 64 GiB");
+    page.says("New jobs taken Commit, last minute none");
+    bench.look();
+    bench.submit(json!({ "queue": "mail" })).await;
+    bench.look();
+    let page = bench.page("/server").await;
+    page.says("Commit, last minute p50 ");
+    page.says(", p99 ");
+}
+
+#[tokio::test]
+async fn lists_of_dead_and_scheduled_jobs_have_the_time_that_matters() {
+    let bench = Bench::new();
+    bench.dead("mail", "no").await;
+    bench.submit(json!({ "queue": "mail", "run_at": "2030-01-01T00:00:00Z" })).await;
+    let heads = |page: &Html| page.all("th").last().map(|it| it.text.clone());
+    for (path, head) in [
+        ("/dead", "Finished"),
+        ("/scheduled", "Runs"),
+        ("/jobs", "Submitted"),
+        ("/jobs?status=dead", "Finished"),
+    ] {
+        assert_eq!(heads(&bench.page(path).await).as_deref(), Some(head), "{path}");
+    }
+    let mut browser = Browser::new(&bench);
+    let mut form = browser.page("/dead").await.form("/columns");
+    form.insert("column".to_owned(), "status,submitted".to_owned());
+    browser.post("/columns", &form).await;
+    assert_eq!(heads(&browser.page("/dead").await).as_deref(), Some("Submitted"), "as chosen");
+}
+
+#[tokio::test]
+async fn buttons_for_all_jobs_of_a_list_say_how_many_those_are() {
+    let bench = Bench::new();
+    for _ in 0..3 {
+        bench.dead("mail", "no").await;
+    }
+    bench.submit(json!({ "queue": "mail", "tags": ["eu"] })).await;
+    bench.page("/dead").await.says("Retry all 3…Delete all 3…");
+    bench.page("/jobs?queue=mail").await.says("Delete all 4…");
+    bench.page("/jobs?tag=eu").await.says("Delete all…");
+}
+
+#[tokio::test]
+async fn what_people_did_to_a_job_is_a_link_and_its_times_are_in_words() {
+    let bench = Bench::new();
+    let id = bench.submit(json!({ "queue": "mail" })).await;
+    let park = format!("/api/v1/jobs/{id}/park");
+    bench.api("", "POST", &park, None).await.is(200);
+    let to = format!("/audit?job={id}");
+    assert!(bench.page(&format!("/jobs/{id}")).await.links().contains(&to.as_str()));
+    bench.page(&to).await.says("park job");
+    let settings = json!({ "keep_ms": 3_600_000 });
+    bench.api("", "PUT", "/api/v1/queues/mail/settings", Some(settings)).await.is(200);
+    let limit = json!({ "queue": "mail", "rate": { "count": 120, "per_ms": 60_000 } });
+    bench.api("", "PUT", "/api/v1/constraints/smtp", Some(limit)).await.is(201);
+    let page = bench.page("/audit").await;
+    page.is_sound("/audit");
+    page.says("120 per 1 min");
+    page.says("keep 1 h");
 }
 
 #[tokio::test]

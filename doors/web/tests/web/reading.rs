@@ -26,6 +26,30 @@ async fn an_open_page_hears_that_something_happened_and_nothing_else() {
     assert_eq!(heard, "event: moved\ndata: -\n\n");
 }
 
+/// What happens between a page and its feed would be missed otherwise, for as long as nothing else does.
+#[tokio::test]
+async fn a_page_hears_what_has_happened_since_it_was_made() {
+    let bench = Bench::new();
+    let page = bench.page("/queues").await;
+    let (_, log_at) = page.source.split_once("data-log-at=\"").unwrap();
+    let log_at = log_at.split('"').next().unwrap();
+    let feed = async |log_at: &str| {
+        let asked = request("GET", &format!("/live?log_at={log_at}")).body(Default::default());
+        bench.begin(asked.unwrap()).await.into_body().into_data_stream()
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    for at in [log_at, "x", "-1", "18446744073709551615"] {
+        let quiet = feed(at).await.poll_next_unpin(&mut context);
+        assert!(matches!(quiet, Poll::Pending), "{at}: {quiet:?}");
+    }
+    bench.submit(json!({ "queue": "mail" })).await;
+    let mut late = feed(log_at).await;
+    let heard = late.next().await.unwrap().unwrap();
+    assert_eq!(heard, "event: moved\ndata: -\n\n");
+    let quiet = late.poll_next_unpin(&mut context);
+    assert!(matches!(quiet, Poll::Pending), "once: {quiet:?}");
+}
+
 #[tokio::test]
 async fn the_page_of_a_job_hears_of_what_its_worker_reports() {
     let bench = Bench::new();

@@ -43,6 +43,10 @@ const QUEUES: u64 = 100;
 const DEAD_JOBS: u32 = 200;
 const DEAD_QUEUE: &str = "bench-dead";
 const CONNECTIONS: usize = 8;
+/// A schedule, and a constraint that is full, so that its page looks for who waits.
+const NAME: &str = "bench";
+const BATCH_JOBS: u32 = 200;
+const BATCH_QUEUE: &str = "bench-batch";
 
 /// The longest that 95 of 100 requests for a page may take, in microseconds, where a plain request
 /// takes `plain_us`.
@@ -101,7 +105,8 @@ impl Site {
             jobs_of_it.queue().clone_into(&mut queue);
         }
         let dead = die(http).context("jobs that are dead")?;
-        Ok(Self { life, http, pages: pages(&queue, dead) })
+        let batch = furnish(http, &queue).context("a schedule, a constraint and a batch")?;
+        Ok(Self { life, http, pages: pages(&queue, dead, batch) })
     }
 
     /// What [`Self::read`] reads.
@@ -168,8 +173,9 @@ fn get(client: &mut HttpClient, path: &str) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Everything that is read: of the pages that are about one thing, those about `queue` and `job`.
-fn pages(queue: &str, job: u64) -> Vec<Page> {
+/// Everything that is read: of the pages that are about one thing, those about `queue`, `job`, `batch`,
+/// and what has the name [`NAME`].
+fn pages(queue: &str, job: u64, batch: u64) -> Vec<Page> {
     let fixed = [
         PLAIN,
         "/",
@@ -178,7 +184,10 @@ fn pages(queue: &str, job: u64) -> Vec<Page> {
         "/dead",
         "/scheduled",
         "/workers",
+        "/schedules",
+        "/batches",
         "/constraints",
+        "/jobd",
         "/audit",
         "/server",
         "/submit",
@@ -187,9 +196,29 @@ fn pages(queue: &str, job: u64) -> Vec<Page> {
         Page { name: "a queue", path: format!("/queue?queue={queue}") },
         Page { name: "a queue's jobs", path: format!("/jobs?queue={queue}") },
         Page { name: "a job", path: format!("/jobs/{job}") },
+        Page { name: "a schedule", path: format!("/schedule?name={NAME}") },
+        Page { name: "a batch", path: format!("/batches/{batch}") },
+        Page { name: "a constraint", path: format!("/constraint?name={NAME}") },
     ];
     let fixed = fixed.into_iter().map(|path| Page { name: path, path: path.to_owned() });
     fixed.chain(about).collect()
+}
+
+/// Makes a schedule, a constraint that holds a queue's jobs back, and a batch, whose number it gives.
+fn furnish(http: SocketAddr, queue: &str) -> Result<u64> {
+    let mut client = HttpClient::connect(http)?;
+    let schedule = json!({"expression": "@daily", "job": {"queue": BATCH_QUEUE}});
+    client.ask_json("PUT", &format!("/api/v1/schedules/{NAME}"), &schedule)?;
+    // As a pattern: then it is asked who waits for it on other pages too.
+    let constraint = json!({"queue_glob": queue, "running_max": 0});
+    client.ask_json("PUT", &format!("/api/v1/constraints/{NAME}"), &constraint)?;
+    let batch = client.ask_json("POST", "/api/v1/batches", &json!({"queue": BATCH_QUEUE}))?;
+    let batch = batch["id"].as_u64().context("a batch has a number")?;
+    for number in 0..BATCH_JOBS {
+        let job = json!({"queue": BATCH_QUEUE, "batch": batch, "payload": {"number": number}});
+        client.ask_json("POST", "/api/v1/jobs", &job)?;
+    }
+    Ok(batch)
 }
 
 /// Lets some jobs die, and gives the number of the last.

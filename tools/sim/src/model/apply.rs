@@ -11,6 +11,7 @@ use spindle_core::{Command, JobId, JobImage, Status};
 
 use super::deletion::is_deleted;
 use super::fair::key_of;
+use super::finish::leave_out_result;
 use super::{Model, names, waiting};
 
 impl Model {
@@ -19,6 +20,7 @@ impl Model {
         self.settle_turns();
         self.apply_command(command, now_ms, leased);
         self.settle_turns();
+        self.count_batches(now_ms);
     }
 
     fn apply_command(&mut self, command: &Command, now_ms: u64, leased: Option<JobId>) {
@@ -107,6 +109,9 @@ impl Model {
             Command::FireSchedule(fire) => {
                 self.apply_firing(fire, now_ms, None).expect("nobody says what came of it");
             }
+            Command::OpenBatch(open) => self.apply_opening(open),
+            Command::SealBatch { id } => self.apply_seal(*id, false),
+            Command::CancelBatch { id } => self.apply_seal(*id, true),
             Command::Compact(item) => self.apply_compaction(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
         }
@@ -153,6 +158,7 @@ impl Model {
             trace: submit.trace.clone(),
             after,
             fair_key: submit.fair_key.clone(),
+            batch: submit.batch.map_or(0, |batch| batch.0),
             ..JobOptions::NONE
         };
         let job = JobImage {
@@ -172,6 +178,7 @@ impl Model {
             ..JobImage::default()
         };
         self.jobs.insert(submit.id.0, Rc::new(job));
+        self.join_batch(submit.id, submit.batch);
     }
 
     fn apply_result_read(&mut self, id: JobId, until_ms: u64) {
@@ -186,6 +193,7 @@ impl Model {
             job.foreground = false;
             job.payload = Some(payload.clone());
             job.options_mut().keep_ms = keep_ms;
+            leave_out_result(job);
         }
     }
 

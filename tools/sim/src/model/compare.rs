@@ -34,15 +34,16 @@ impl Model {
         self.compare_queues(state)?;
         self.compare_audit(state, now_ms)?;
         self.compare_schedules(state)?;
+        self.compare_batches(state)?;
         self.compare_server(state)
     }
 
-    /// The last of these, with each job in the version that a state has, if it has one of them.
-    pub fn in_part(versions: &[Model], state: &State) -> Model {
+    /// One of these, with each job in the version that a state has, if it has one of them.
+    pub fn in_part(&self, versions: &[Model], state: &State) -> Model {
         let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
             return Model::default();
         };
-        let mut part = last.clone();
+        let mut part = self.clone();
         part.jobs.clear();
         let ids: BTreeSet<u64> = first.jobs.keys().chain(last.jobs.keys()).copied().collect();
         for id in ids {
@@ -50,6 +51,12 @@ impl Model {
             let same = versions.iter().find(is_same).unwrap_or(last);
             part.jobs.extend(same.jobs.get(&id).map(|job| (id, job.clone())));
         }
+        for (id, batch) in &first.batches {
+            if state.batch(JobId(*id)).is_some() {
+                part.batches.entry(*id).or_insert_with(|| batch.clone());
+            }
+        }
+        part.count_batches(part.latest_ms);
         part
     }
 
@@ -172,7 +179,7 @@ fn compare_live(job: &JobImage, image: &JobImage) -> Result<(), String> {
         created_ms, ttr_ms, foreground, revision);
     let (options, theirs) = (job.options(), image.options());
     same_fields!(id => options, theirs; attempts_max, fails_max, backoff, labels, state, events,
-        pages.len(), keep_ms, deletion, after, fair_key, waits_since_ms);
+        pages.len(), keep_ms, deletion, after, fair_key, batch, waits_since_ms);
     compare_ends(job, image)?;
     let keys = |image: &JobImage| {
         let uuid = image.uuid().map(uuid_key);

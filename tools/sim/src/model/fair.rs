@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spindle_core::{JobImage, Status};
+use spindle_core::{JobId, JobImage, Status};
 
 use super::Model;
 
@@ -48,6 +48,17 @@ impl Model {
     /// Whether keys take turns in a queue.
     pub(super) fn is_fair(&self, queue: &[u8]) -> bool {
         self.queues.get(queue).is_some_and(|queue| queue.fair.is_some())
+    }
+
+    /// Whether several keys have ready jobs now that a job is leased, and whether another job that
+    /// could be leased goes before it but for their turns. Nothing, if its queue is not fair.
+    pub fn turn_taken(&self, id: JobId) -> Option<(bool, bool)> {
+        let job = self.job(id)?;
+        let keys = self.turns.get(&job.queue).filter(|_| self.is_fair(&job.queue))?.of.len();
+        let labels = &job.options().labels;
+        let first = |other: &&JobImage| other.options().labels == *labels;
+        let first = self.ready(&job.queue).into_iter().find(first);
+        Some((keys > 1, first.is_some_and(|first| self.rank(first) < self.rank(job))))
     }
 
     /// Whether the jobs of a queue age.

@@ -26,7 +26,8 @@ impl Model {
             return;
         }
         let by_lightjq = door_of(&self.jobs[&id]) == Some(Origin::Lightjq);
-        self.end_attempt(id, Cause::Failed, texts_kept(finish, by_lightjq), now_ms);
+        let texts = texts_kept(&outcome, by_lightjq);
+        self.end_attempt(id, Cause::Failed, texts, now_ms);
         self.change(id).fails += 1;
         let job = &self.jobs[&id];
         let tries = self.tries(job);
@@ -75,6 +76,7 @@ impl Model {
         let outcome = Outcome { code: "limit".into(), message: why.into(), ..last_result(job) };
         self.end_job(id.0, Status::Dead, Some(outcome), now_ms);
         self.settle_turns();
+        self.count_batches(now_ms);
     }
 
     /// A lease ended without a result: the job waits again if it has attempts left.
@@ -174,16 +176,30 @@ impl Model {
     }
 }
 
+/// A job that is logged from now on keeps of its last try what the history keeps, if the result is
+/// in memory only.
+pub(super) fn leave_out_result(job: &mut JobImage) {
+    let by_lightjq = door_of(job) == Some(Origin::Lightjq);
+    let Some(outcome) = job.outcome.as_deref_mut() else { return };
+    let Some(result) = outcome.bytes.take_if(|result| result.inline.is_some()) else { return };
+    let Words { message, error, code } = texts_kept(outcome, by_lightjq).unwrap_or_default();
+    let said = String::from_utf8_lossy(&message);
+    let why = format!("its result of {} bytes was not kept: it was in memory only", result.len);
+    let message = if said.is_empty() { why } else { format!("{said}; {why}") };
+    (outcome.message, outcome.error, outcome.code) = (message.into(), error, code);
+    outcome.worker_finished_at = Bytes::new();
+}
+
 /// What the history has of what the worker of a failed attempt reported.
-fn texts_kept(finish: &Finish, by_lightjq: bool) -> Option<Words> {
-    let error = match finish.error.len() {
+fn texts_kept(outcome: &Outcome, by_lightjq: bool) -> Option<Words> {
+    let error = match outcome.error.len() {
         257.. if by_lightjq => Bytes::new(),
-        _ => beginning(&finish.error, 256),
+        _ => beginning(&outcome.error, 256),
     };
     let words = Words {
-        message: beginning(&finish.message, 256),
+        message: beginning(&outcome.message, 256),
         error,
-        code: beginning(&finish.code, 64),
+        code: beginning(&outcome.code, 64),
     };
     (words != Words::default()).then_some(words)
 }

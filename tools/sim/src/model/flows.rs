@@ -11,8 +11,8 @@ use super::refuse::Refusals;
 use super::{Model, waiting};
 
 /// How a job stands for those that wait for it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stands {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stands {
     Open,
     Done,
     Dead,
@@ -24,6 +24,7 @@ impl Model {
         submit.after.iter().fold(refusals, |refusals, id| {
             let job = self.job(*id);
             let is_there = job.is_some_and(|job| !is_deleted(job) && !job.foreground);
+            let is_there = is_there || self.batches.contains_key(&id.0);
             refusals.or(!is_there, Rejection::NoBlocker(*id))
         })
     }
@@ -46,8 +47,18 @@ impl Model {
     /// A job that runs again waits for those that have not finished.
     pub(super) fn wait_again_for_others(&mut self, id: u64) {
         let Some(after) = self.jobs[&id].options().after.clone() else { return };
-        let open: Vec<u64> =
-            after.jobs.iter().copied().filter(|id| self.stands(*id) == Stands::Open).collect();
+        let batch = match self.jobs[&id].options().batch {
+            0 => id,
+            batch => batch,
+        };
+        let open: Vec<u64> = after
+            .jobs
+            .iter()
+            .copied()
+            .filter(|other| self.stands(*other) == Stands::Open)
+            // Nobody waits for what waits for him.
+            .filter(|other| !self.leads_to(*other, id, batch))
+            .collect();
         let job = self.change(id);
         if !open.is_empty() {
             job.status = Status::Blocked as i32;
@@ -56,6 +67,9 @@ impl Model {
     }
 
     fn stands(&self, id: u64) -> Stands {
+        if let Some(batch) = self.batches.get(&id) {
+            return batch.stands();
+        }
         match self.job(JobId(id)).map(|job| job.status()) {
             Some(Status::Done) => Stands::Done,
             Some(Status::Dead) => Stands::Dead,
@@ -133,7 +147,14 @@ impl Model {
     pub(super) fn cancel_after(&mut self, id: u64, because_of: u64, now_ms: u64) {
         let is_dead = self.stands(because_of) == Stands::Dead;
         let (code, what) = if is_dead { ("after_dead", "dead") } else { ("after_gone", "gone") };
-        let message = format!("job {because_of}, which it waited for, is {what}").into();
+        let message = match self.batches.get(&because_of).map(|batch| batch.counts()) {
+            None => format!("job {because_of}, which it waited for, is {what}"),
+            Some(counts) => {
+                let left = if is_dead { counts.dead } else { counts.gone };
+                format!("batch {because_of}, which it waited for, has jobs that are {what}: {left}")
+            }
+        };
+        let message = message.into();
         let outcome = Outcome { code: code.into(), message, ..Outcome::default() };
         self.end_job(id, Status::Dead, Some(outcome), now_ms);
     }

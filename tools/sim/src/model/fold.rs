@@ -49,6 +49,14 @@ pub fn fold_difference(was: &State, is: &State, now_ms: u64) -> Result<(), Strin
     if schedules(was) != schedules(is) {
         return Err(format!("the fold has {:?} for {:?}", schedules(is), schedules(was)));
     }
+    let batches = |state: &State| {
+        let members = |id| state.members(JobId(id), JobId(0)).collect::<Vec<_>>();
+        let all = state.batches_from(JobId(0)).map(|batch| (batch.clone(), members(batch.id)));
+        all.collect::<Vec<_>>()
+    };
+    if batches(was) != batches(is) {
+        return Err(format!("the fold has {:?} for {:?}", batches(is), batches(was)));
+    }
     // Foreground jobs take order numbers too, and leave no trace.
     let server = |state: &State| Server { next_order: 0, ..state.server().clone() };
     if server(was) != server(is) {

@@ -8,6 +8,7 @@
 mod access;
 mod apply;
 mod audit;
+mod batches;
 mod choose;
 mod compare;
 mod deletion;
@@ -33,6 +34,7 @@ use spindle_core::{Defaults, JobId, JobImage, Status};
 
 pub use access::{About, Person, Presented};
 pub(crate) use audit::action_of;
+pub use batches::Batched;
 pub use fold::fold_difference;
 pub use limits::Tokens;
 pub use refuse::Refusals;
@@ -67,6 +69,7 @@ pub struct Model {
     pub(crate) last_audit: u64,
     pub(crate) schedules: BTreeMap<String, Scheduled>,
     pub(crate) schedules_revision: u64,
+    pub(crate) batches: BTreeMap<u64, Batched>,
     /// Jobs that were done, and may be gone before their dependents are settled.
     pub(crate) were_done: BTreeSet<u64>,
     /// The latest time that the log knows: it never goes back.

@@ -124,10 +124,14 @@ impl Model {
             Command::SetSchedule(set) => self.refuse_schedule(&set.schedule),
             Command::RemoveSchedule { name } => self.refuse_unknown_schedule(name),
             Command::FireSchedule(fire) => self.refuse_firing(fire, now_ms),
+            Command::OpenBatch(open) => self.refuse_opening(open),
+            Command::SealBatch { id } => self.refuse_sealing(*id),
+            Command::CancelBatch { id } => self.refuse_unknown_batch(*id),
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let reserved = 1..=self.ids_until();
-                let in_use = self.jobs().any(|job| job.id >= *from);
+                let batches = self.batches.keys();
+                let in_use = self.jobs.keys().chain(batches).any(|id| id >= from);
                 Refusals::when(!reserved.contains(from), Rejection::OutOfRange("id"))
                     .or(in_use, Rejection::IdInUse)
             }
@@ -168,7 +172,7 @@ impl Model {
         let expires_ms = submit.ttl_ms.map(|ttl| starts_ms.saturating_add(ttl));
         let over = expires_ms.is_some_and(|expires| expires <= now_ms);
         let id = submit.id.0;
-        let fresh = id > 0 && id < self.ids_until() && !self.jobs.contains_key(&id);
+        let fresh = id > 0 && id < self.ids_until() && !self.has_number(id);
         let stale = submit.constraints_revision != self.constraints_revision;
         let mut refusals = Refusals::when(over, Rejection::OutOfRange("ttl"))
             .or(!fresh, Rejection::IdNotReserved)
@@ -183,6 +187,7 @@ impl Model {
         let holders = names(submit).into_iter().filter_map(|key| self.key_holder(&key));
         refusals.must.extend(holders.map(Rejection::KeyTaken));
         let refusals = self.refuse_after(submit, refusals);
+        let refusals = self.refuse_batch_of(submit, refusals);
         self.refuse_values(&submit.labels, refusals)
     }
 
@@ -302,6 +307,7 @@ impl Model {
             }
             Compact::Constraint { number, .. } => self.refuse_unknown(*number),
             Compact::Schedule(name) => self.refuse_unknown_schedule(name),
+            Compact::Batch(id) => self.refuse_unknown_batch(*id),
             Compact::Server | Compact::Audit { .. } => Refusals::default(),
         }
     }

@@ -28,6 +28,7 @@ impl Model {
     pub fn happen_what_is_due(&mut self, now_ms: u64, mut between: Option<&mut Vec<Model>>) {
         self.latest_ms = self.latest_ms.max(now_ms);
         loop {
+            self.count_batches(now_ms);
             self.tie();
             let settled = self.settle_dependents(now_ms);
             self.untie();
@@ -48,7 +49,8 @@ impl Model {
         if !self.holds_expiry {
             self.jobs.retain(|_, job| goes_ms(job).is_none_or(|at| at > now_ms));
         }
-        self.jobs.len() < before
+        let any_batch = !self.holds_expiry && self.forget_batches(now_ms);
+        self.jobs.len() < before || any_batch
     }
 
     fn run_timers(&mut self, now_ms: u64) -> bool {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rand::Rng;
 use spindle_core::audit::Actor;
-use spindle_core::command::{Audited, Claim, Finish, Lease, Submit};
+use spindle_core::command::{Audited, Claim, Finish, Lease, OpenBatch, Submit};
 use spindle_core::job::{Cause, Origin};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status, Type};
 use spindle_engine::{
@@ -56,6 +56,7 @@ impl Run {
             Command::HolderGone { holder } => self.connection_gone(*holder)?,
             Command::Retry { image, .. } => self.retry(JobId(image.id))?,
             Command::Audited(audited) => self.audited(audited)?,
+            Command::OpenBatch(open) => self.open_batch(open)?,
             Command::Release {
                 claim: Claim::Token { id, epoch, attempt },
                 cause: Cause::Undone,
@@ -189,7 +190,7 @@ impl Run {
             submit.labels = self.model.labels_for(&submit.queue, &[]);
             submit.constraints_revision = self.model.constraints_revision;
         }
-        submit.id = JobId(last.0.max(1) + 1);
+        submit.id = self.unused_id(last);
         submit.payload.len = u32::try_from(len).expect("it is short");
         // Places are the engine's own: the model keeps what the bytes were made from instead.
         submit.payload.position = salt;
@@ -227,6 +228,44 @@ impl Run {
         }
         self.note_chunks(id);
         Ok(Some(id))
+    }
+
+    /// A number that nothing has: of a job that is refused, nobody hears which it would have had.
+    fn unused_id(&self, last: JobId) -> JobId {
+        let batches = self.model.batches().map(|batch| batch.opened.id);
+        JobId(batches.chain([last]).max().map_or(1, |id| id.0.max(1)) + 1)
+    }
+
+    /// The engine gives the number of a batch.
+    fn open_batch(&mut self, open: &OpenBatch) -> Judged {
+        let full = self.server.is_full();
+        let reply = self.server.engine().batches().open(open.clone());
+        let (reply, gate) = seen(reply);
+        let last = self.server.engine().inspect(last_job);
+        let mut open = open.clone();
+        open.id = match reply {
+            Err(Refused::DiskFull | Refused::LogCannotGrow) if full => return self.judge_full(),
+            Ok(_) if full => return Err("a batch was opened on a full disk".into()),
+            Ok(id) => id,
+            Err(_) => self.unused_id(last),
+        };
+        if let (Ok(id), Some(next)) = (&reply, self.next_id)
+            && *id != next
+        {
+            return Err(format!("batch {id} comes next, and should be {next}"));
+        }
+        if let Ok(id) = &reply {
+            if self.known_ids.contains(&id.0) {
+                return Err(format!("batch {id} has a number that a job had"));
+            }
+            self.next_id = Some(JobId(id.0 + 1));
+            if gate.0 <= self.server.durable() {
+                self.known_ids.insert(id.0);
+            }
+            self.counts.batches += 1;
+        }
+        let command = Command::OpenBatch(Box::new(open));
+        self.judge(&command, Gated::new(reply.map(|_| ()), gate))
     }
 
     fn lease(&mut self, lease: &Lease) -> Judged {
@@ -296,6 +335,10 @@ impl Run {
         let must_last = attempts_max > 0 || self.server.has_durable_leases();
         let own = (must_last && !job.foreground) || !job.options().labels.is_empty();
         self.counts.durable_leases += u64::from(own);
+        if let Some((among_keys, is_ahead)) = self.model.turn_taken(given.id) {
+            self.counts.fair_turns += u64::from(among_keys);
+            self.counts.fair_turns_ahead += u64::from(among_keys && is_ahead);
+        }
         let made_ready = self.history.last_change(given.id.0);
         let command = Command::Lease(lease.clone());
         let leased = Some(given.id);
@@ -348,10 +391,14 @@ impl Run {
             code: finish.code.clone(),
             worker_finished_at: finish.worker_finished_at.clone(),
         };
-        let mut logged = finish.clone();
-        logged.result = Some(BytesRef::logged(1, 9, len as u32, Type::Bytes));
-        // Small results are always taken, large ones where they fit.
         let foreground = self.model.job(id).is_some_and(|job| job.foreground);
+        let mut known = finish.clone();
+        known.result = Some(if foreground {
+            BytesRef::in_memory(result_of(id, len), Type::Bytes)
+        } else {
+            BytesRef::logged(1, 9, len as u32, Type::Bytes)
+        });
+        // Small results are always taken, large ones where they fit.
         let taken = len + finish.message.len() + finish.error.len() + finish.code.len();
         let may_not_fit = self.server.is_full() && !foreground && taken > 4_096;
         let cannot_fit = may_not_fit && taken as u64 > self.server.room_bytes() / 2;
@@ -369,7 +416,7 @@ impl Run {
             _ => {}
         }
         let reply = Gated::new(reply, gate);
-        self.judge(&Command::Finish(Box::new(logged)), reply)
+        self.judge(&Command::Finish(Box::new(known)), reply)
     }
 
     fn connection_gone(&mut self, holder: u64) -> Judged {

@@ -3,7 +3,6 @@
 use rand::Rng;
 use spindle_core::{Command, JobId};
 use spindle_engine::Clock;
-use spindle_log::Log;
 use spindle_testkit::disk::{Fault, Operation};
 
 use super::waits::Waits;
@@ -12,6 +11,9 @@ use crate::model::Model;
 
 /// Starts that crash themselves, at most, before one is let through.
 const BROKEN_STARTS_MAX: u32 = 3;
+
+/// A start writes fewer records than this.
+const START_RECORDS_MAX: u64 = 1_000;
 
 impl Run {
     /// The first start, or one after a crash, is in the model too.
@@ -33,10 +35,10 @@ impl Run {
             8..11 => self.stop(),
             0..3 => self.crash(),
             3..6 => {
-                self.server.disk.cut_power_after(self.rng.random_range(0..12));
+                self.server.cut_power_after(self.rng.random_range(0..12));
                 Ok(())
             }
-            6 => {
+            6 if !self.server.is_in_flight() => {
                 let kinds = [Operation::Write, Operation::Sync];
                 let kind = kinds[self.rng.random_range(0..2)];
                 self.errors_planned.push(kind);
@@ -55,7 +57,7 @@ impl Run {
     fn stop(&mut self) -> Judged {
         let cut = self.rng.random_ratio(1, 3);
         if cut {
-            self.server.disk.cut_power_after(self.rng.random_range(0..4));
+            self.server.cut_power_after(self.rng.random_range(0..4));
         }
         self.server.engine().stop();
         self.happen_what_is_due()?;
@@ -88,7 +90,11 @@ impl Run {
         self.next_id = None;
         self.counts.full_crashes += u64::from(self.server.is_full());
         self.full_changes_undurable = 0;
-        self.lose_power_or_process();
+        if self.server.is_in_flight() {
+            self.lose_writer()?;
+        } else {
+            self.lose_power_or_process();
+        }
         self.server.stop();
         self.set_clock_for_start();
         if self.server.is_limited() && self.rng.random_ratio(1, 3) {
@@ -138,27 +144,29 @@ impl Run {
         let copy = self.copy_before_start(ended);
         let log = match self.server.open_log() {
             Ok(log) => log,
-            Err(_) if !self.server.disk.is_powered() => return Ok(false),
+            Err(_) if !self.server.is_powered() => return Ok(false),
             Err(error) => return self.judge_unopened(&error).map(|()| false),
         };
         self.heal();
-        let next = log.next().0;
+        let next = log.as_log().next().0;
         if next < durable {
             return Err(format!("the log ends at {next}, and was durable up to {durable}"));
         }
         let survived = self.history.survived(durable, next)?;
-        let state = match self.server.fold_of(&log) {
+        let state = match self.server.fold_of(log.as_log()) {
             Ok(state) => state,
-            Err(_) if !self.server.disk.is_powered() => return Ok(false),
+            Err(_) if !self.server.is_powered() => return Ok(false),
             Err(why) => return Err(why),
         };
         let survived = survived
             .judge(&state, self.server.now_ms())
             .map_err(|why| format!("the log ends at {next} (durable {durable}), and {why}"))?;
-        if let Some(copy) = copy.filter(|_| self.server.disk.is_powered()) {
-            self.judge_loss(&copy, &log, &survived)?;
+        if let Some(file) = log.as_file() {
+            if let Some(copy) = copy.filter(|_| self.server.is_powered()) {
+                self.judge_loss(&copy, file, &survived)?;
+            }
+            self.let_rot(file, &state);
         }
-        self.let_rot(&log, &state);
         // What is there now is there for good: the start has synced it.
         self.history.restart(&survived, next);
         self.model = survived;
@@ -176,18 +184,19 @@ impl Run {
                 self.started()?;
                 Ok(true)
             }
-            Err(_) if self.may_fail_to_start() => {
+            Err(error) if self.may_fail_to_start(&error) => {
                 // Without room for its first record no server starts.
                 self.free_disk();
                 self.count_trouble();
-                // Its first record may have made it.
+                // Its first records may have made it: all jobs that it ends or gives time, or some.
                 let mut begun = self.model.clone();
                 let (grace_ms, now_ms) = (self.server.grace_ms(), self.server.now_ms());
                 begin_epoch(&mut begun, &self.rot.dying, grace_ms, now_ms);
-                self.history.record(&self.model, &begun, Vec::new(), next + 1);
+                let tail = next + START_RECORDS_MAX;
+                self.history.record(&self.model, &begun, vec![begun.clone()], tail);
                 Ok(false)
             }
-            Err(why) => Err(why),
+            Err(error) => Err(format!("the engine does not start: {error}")),
         }
     }
 }

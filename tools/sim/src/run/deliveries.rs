@@ -78,6 +78,19 @@ impl Run {
                 self.history.answered(gate.0, needs, || format!("that job {id} is gone"));
                 Ok(())
             }
+            (Answer::BatchEnded(batch), WaitFor::BatchEnd { batch: id }) if batch.id == id.0 => {
+                self.waits.remove(ticket);
+                self.counts.batch_ends += 1;
+                let known = self.model.batch(*id);
+                if batch.ended_ms.is_none()
+                    || known.is_some_and(|known| known.ended_ms() != batch.ended_ms)
+                {
+                    return Err(format!("{batch:?} was the end of {known:?}"));
+                }
+                let needs = self.history.batch_end(id.0);
+                self.history.answered(gate.0, needs, || format!("the end of batch {id}"));
+                Ok(())
+            }
             _ => Err(format!("{delivery:?} to {wait:?}")),
         }
     }

@@ -27,6 +27,11 @@ pub(super) struct Phases {
 }
 
 impl Phases {
+    /// None: the disk is never full.
+    pub fn none() -> Phases {
+        Phases { begins: u64::MAX, ends: None }
+    }
+
     pub fn new(rng: &mut impl Rng) -> Phases {
         Phases { begins: rng.random_range(COMMANDS_MIN / 10..COMMANDS_MIN / 2), ends: None }
     }

@@ -2,6 +2,7 @@
 //! knows which state has to be there, and whether an answer revealed more than that.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use spindle_core::{JobImage, State};
@@ -17,13 +18,15 @@ struct Mark {
     torn: Option<Torn>,
 }
 
-/// A change of many jobs whose events began in one record and ended in a later one: a crash between the two leaves a
-/// part of it.
+/// Changes of many jobs whose events began in one record and ended in a later one: a crash between the two leaves a
+/// part of them.
 #[derive(Clone, Debug)]
 struct Torn {
-    number: u64,
-    /// What it went through; the last one is all of it.
+    numbers: RangeInclusive<u64>,
+    /// What the first of them went through; the last one is all of it.
     versions: Vec<Model>,
+    /// The same of those that the model learned of later, though the engine has done them at once.
+    later: Vec<Model>,
 }
 
 /// What a crash left.
@@ -32,6 +35,8 @@ pub struct Survived {
     pub model: Model,
     /// What jobs may look like instead: the next change is one of many jobs, and a part of it may be there.
     pub versions: Vec<Model>,
+    /// Or after those that came with it.
+    later: Vec<Model>,
 }
 
 impl Survived {
@@ -44,8 +49,15 @@ impl Survived {
         }
         self.versions.iter_mut().for_each(Model::lose_memory);
         self.versions.insert(0, self.model);
-        let part = Model::in_part(&self.versions, state);
-        part.compare(state, now_ms).map(|()| part).map_err(|_| why)
+        let whole = self.versions.last().map(|last| last.in_part(&self.versions, state));
+        let part = whole.unwrap_or_default();
+        let Err(in_part) = part.compare(state, now_ms) else { return Ok(part) };
+        self.later.iter_mut().for_each(Model::lose_memory);
+        self.versions.append(&mut self.later);
+        // What is not in a job may be from before or after any of them.
+        let parts = self.versions.iter().rev().map(|base| base.in_part(&self.versions, state));
+        let mut fitting = parts.filter(|part| part.compare(state, now_ms).is_ok());
+        fitting.next().ok_or_else(|| format!("{why}; in part: {in_part}"))
     }
 }
 
@@ -74,6 +86,8 @@ pub struct History {
     /// The last change of each logged job, and the one that made it.
     changed: BTreeMap<u64, u64>,
     born: BTreeMap<u64, u64>,
+    /// The change in which each batch ended last, or went.
+    batches_ended: BTreeMap<u64, u64>,
     answers: Vec<Answered>,
 }
 
@@ -85,6 +99,7 @@ impl History {
             marks: VecDeque::from([mark]),
             changed: BTreeMap::new(),
             born: BTreeMap::new(),
+            batches_ended: BTreeMap::new(),
             answers: Vec::new(),
         }
     }
@@ -107,19 +122,44 @@ impl History {
                 self.changed.insert(*id, self.number);
             }
         }
-        let (number, model) = (self.number, after.clone());
-        match self.marks.back_mut() {
-            Some(last) if last.tail >= tail => (last.number, last.model) = (number, model),
-            _ => {
-                let torn = (!versions.is_empty()).then_some(Torn { number, versions });
-                self.marks.push_back(Mark { number, tail, model, torn });
+        for batch in before.batches().filter(|batch| batch.ended_ms().is_none()) {
+            let id = batch.opened.id;
+            if after.batch(id).is_none_or(|batch| batch.ended_ms().is_some()) {
+                self.batches_ended.insert(id.0, self.number);
             }
+        }
+        let (number, model) = (self.number, after.clone());
+        let is_long = self.is_last_long();
+        let torn = Torn { numbers: number..=number, versions, later: Vec::new() };
+        let torn = (!torn.versions.is_empty()).then_some(torn);
+        match self.marks.back_mut() {
+            Some(last) if last.tail >= tail => {
+                (last.number, last.model) = (number, model);
+                // The engine has done both at once, and the model learns of one after the other.
+                if let Some(more) = torn.filter(|_| is_long) {
+                    match &mut last.torn {
+                        None => last.torn = Some(more),
+                        Some(torn) => {
+                            torn.numbers = *torn.numbers.start()..=number;
+                            torn.later.extend(more.versions);
+                        }
+                    }
+                }
+            }
+            _ => self.marks.push_back(Mark { number, tail, model, torn }),
         }
     }
 
-    /// Whether what stands below this position went into a new record since the last change.
-    pub fn is_new(&self, tail: u64) -> bool {
-        self.marks.back().is_none_or(|last| last.tail < tail)
+    /// Whether a crash may leave a part of a change that stands below this position: it went into a new record since
+    /// the last change, or that one did, into several.
+    pub fn may_be_torn(&self, tail: u64) -> bool {
+        self.marks.back().is_none_or(|last| last.tail < tail) || self.is_last_long()
+    }
+
+    /// Whether what was changed last stands in more than one record.
+    fn is_last_long(&self) -> bool {
+        let mut tails = self.marks.iter().rev().map(|mark| mark.tail);
+        matches!((tails.next(), tails.next()), (Some(last), Some(before)) if last > before + 1)
     }
 
     /// The number of the change made last.
@@ -130,6 +170,11 @@ impl History {
     /// What an answer about a job reveals: its last change.
     pub fn last_change(&self, id: u64) -> u64 {
         self.changed.get(&id).copied().unwrap_or(0)
+    }
+
+    /// What an answer about the end of a batch reveals.
+    pub fn batch_end(&self, id: u64) -> u64 {
+        self.batches_ended.get(&id).copied().unwrap_or(0)
     }
 
     /// What an answer reveals that only says a job is there.
@@ -169,7 +214,7 @@ impl History {
             (&self.marks[at], self.marks.get(at + 1).and_then(|it| it.torn.as_ref()));
         let is_broken = |answer: &&Answered| {
             // The part of the next change that it revealed stands below its gate.
-            let is_torn = torn.is_some_and(|torn| torn.number == answer.needs);
+            let is_torn = torn.is_some_and(|torn| torn.numbers.contains(&answer.needs));
             answer.gate <= durable && answer.needs > mark.number && !is_torn
         };
         match self.answers.iter().find(is_broken) {
@@ -181,6 +226,7 @@ impl History {
             None => Ok(Survived {
                 model: mark.model.clone(),
                 versions: torn.map_or_else(Vec::new, |torn| torn.versions.clone()),
+                later: torn.map_or_else(Vec::new, |torn| torn.later.clone()),
             }),
         }
     }

@@ -167,14 +167,20 @@ impl Run {
         self.waits.iter().filter(|(_, wait)| watches(wait)).map(|(ticket, _)| ticket).collect()
     }
 
-    /// Nobody waits for the end of a job that has ended.
+    /// Nobody waits for the end of a job or of a batch that has ended.
     pub(super) fn check_ends_told(&self) -> Judged {
         for (ticket, wait) in self.waits.iter() {
-            let (WaitFor::Result { job, .. } | WaitFor::Watch { job }) = wait.request else {
-                continue;
+            let has_ended = match wait.request {
+                WaitFor::Result { job, .. } | WaitFor::Watch { job } => {
+                    self.model.job(job).is_none_or(|job| job.status().is_finished())
+                }
+                WaitFor::BatchEnd { batch } => {
+                    self.model.batch(batch).is_none_or(|batch| batch.ended_ms().is_some())
+                }
+                WaitFor::Lease(_) => false,
             };
-            if self.model.job(job).is_none_or(|job| job.status().is_finished()) {
-                return Err(format!("{ticket:?} did not get the end of job {job}"));
+            if has_ended {
+                return Err(format!("{ticket:?} did not get its end: {wait:?}"));
             }
         }
         Ok(())

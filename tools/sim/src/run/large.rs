@@ -126,7 +126,7 @@ impl Run {
 
     /// The power goes within so many changes of the disk, which may be under way by then.
     pub(super) fn end_soon(&mut self, changes: u64) {
-        self.server.disk.cut_power_after(self.rng.random_range(0..changes));
+        self.server.cut_power_after(self.rng.random_range(0..changes));
         if self.rng.random_ratio(2, 3) {
             self.server.engine().commit_once();
         }

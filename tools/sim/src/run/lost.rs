@@ -68,6 +68,9 @@ fn first_of(segment: &str) -> Option<u64> {
 impl Run {
     /// The folder as it is now, if the start to come is one of those to be tried.
     pub(super) fn copy_before_start(&mut self, ended: bool) -> Option<Copy> {
+        if self.server.is_in_flight() {
+            return None;
+        }
         let losses = [Loss::Oldest, Loss::Newest, Loss::Last, Loss::Inside, Loss::Bounds];
         let loss = losses[self.losses.random_range(0..losses.len())];
         let tried = self.losses.random_ratio(1, EVERY) || ended && self.losses.random_ratio(1, 3);

@@ -11,6 +11,7 @@ mod history;
 mod joins;
 mod large;
 mod lost;
+mod network;
 mod people;
 mod reads;
 mod recovery;
@@ -25,14 +26,14 @@ use std::collections::BTreeSet;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spindle_core::JobId;
-use spindle_engine::{Gate, Gated};
+use spindle_core::{JobId, Status};
+use spindle_engine::{Committed, Gate, Gated};
 use spindle_testkit::disk::Operation;
 
 use crate::counts::Counts;
 use crate::faults::Planted;
 use crate::model::Model;
-use crate::workload::{Step, View, Workload};
+use crate::workload::{Profile, Step, View, Workload};
 use callers::Callers;
 use clocks::Clocks;
 use full::Phases;
@@ -68,6 +69,8 @@ pub const COMMANDS_MIN: u64 = 2_000;
 const COMMANDS_MAX: u64 = 20 * COMMANDS_MIN;
 /// Crashes of one seed, at least.
 const CRASHES_MIN: u64 = 3;
+/// Commits until all is durable, at most.
+const TRIES_MAX: u32 = 10_000;
 /// A whole comparison of model and state after so many steps.
 const COMPARE_EVERY: u64 = 32;
 
@@ -112,26 +115,34 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs a seed; `slow` compares everything after every step.
+    /// Runs a seed of everything; `trace` prints every step, and compares everything after each.
     pub fn seed(seed: u64, planted: Planted, trace: bool) -> Result<Counts, Violation> {
+        Run::seed_of(Profile::Mixed, seed, planted, trace)
+    }
+
+    /// Runs a seed of this profile.
+    pub fn seed_of(
+        profile: Profile,
+        seed: u64,
+        planted: Planted,
+        trace: bool,
+    ) -> Result<Counts, Violation> {
         let alone = crate::log_alone::run(seed, planted).map_err(|why| Violation {
             step: 0,
             what: "the log alone".into(),
             why,
         })?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x51_3d1e);
-        let server = Server::begin(rng.random(), planted).map_err(|why| Violation {
-            step: 0,
-            what: "the first start".into(),
-            why,
-        })?;
+        let is_in_flight = profile == Profile::InFlight;
+        let server = Server::begin(rng.random(), planted, is_in_flight)
+            .map_err(|why| Violation { step: 0, what: "the first start".into(), why })?;
         let now_ms = server.now_ms();
         let mut model = server.empty_model();
         model.leave_ids();
-        let phases = Phases::new(&mut rng);
+        let phases = if is_in_flight { Phases::none() } else { Phases::new(&mut rng) };
         let mut run = Run {
             rng,
-            workload: Workload::new(seed),
+            workload: Workload::new(seed, profile),
             server,
             history: History::new(&model),
             model,
@@ -188,13 +199,15 @@ impl Run {
             }
             self.take(&step).map_err(|why| self.violation(&format!("{step:?}"), why))?;
             let view = View { model: &self.model, finished: None, now_ms: self.server.now_ms() };
-            if let Some(command) = self.workload.schedules(view) {
+            let (one, other) = (self.workload.schedules(view), self.workload.batches(view));
+            for command in one.into_iter().chain(other) {
                 let step = Step::Ask(command);
                 if self.trace {
                     println!("{} beside it: {step:?}", self.step);
                 }
                 self.take(&step).map_err(|why| self.violation(&format!("{step:?}"), why))?;
             }
+            self.wait_for_batch().map_err(|why| self.violation("a wait for a batch", why))?;
             if self.counts.commands > COMMANDS_MAX {
                 return Err(self.violation("all of it", "no trim came".into()));
             }
@@ -268,6 +281,20 @@ impl Run {
 
     fn tick(&mut self) -> Judged {
         self.server.engine().tick_once();
+        self.follow_tick()?;
+        let finished =
+            |run: &Run| run.model.jobs().filter(|job| job.status().is_finished()).count();
+        let before = finished(self);
+        self.take_deliveries()?;
+        if finished(self) > before {
+            // A lease that was given in this tick met a spent job, and that is one too many.
+            self.follow_tick()?;
+        }
+        Ok(())
+    }
+
+    /// The model does what the engine has done in a tick.
+    fn follow_tick(&mut self) -> Judged {
         let held = self.server.held();
         // The disk may have become full between two that went.
         let kept = if held.surplus { self.kept_by_engine() } else { BTreeSet::new() };
@@ -281,8 +308,7 @@ impl Run {
                     break;
                 }
             }
-        })?;
-        self.take_deliveries()
+        })
     }
 
     /// The jobs of the model that the engine has as well.
@@ -297,8 +323,10 @@ impl Run {
     /// it stands at.
     fn change(&mut self, change: impl FnOnce(&mut Model, u64)) -> Judged {
         let before = self.model.clone();
-        change(&mut self.model, self.server.now_ms());
+        let now_ms = self.server.now_ms();
+        change(&mut self.model, now_ms);
         self.model.settle_turns();
+        self.model.count_batches(now_ms);
         self.record(&before, Vec::new());
         Ok(())
     }
@@ -311,10 +339,11 @@ impl Run {
     ) -> Judged {
         let before = self.model.clone();
         let mut versions = Vec::new();
-        let may_be_torn = self.history.is_new(self.server.tail());
+        let may_be_torn = self.history.may_be_torn(self.server.tail());
         let now_ms = self.server.now_ms();
         change(&mut self.model, now_ms, may_be_torn.then_some(&mut versions));
         self.model.settle_turns();
+        self.model.count_batches(now_ms);
         if may_be_torn {
             versions.push(self.model.clone());
         }
@@ -325,7 +354,27 @@ impl Run {
     fn record(&mut self, before: &Model, versions: Vec<Model>) {
         self.drop_abandoned();
         let tail = self.server.tail();
+        self.count_flows(before);
         self.history.record(before, &self.model, versions, tail);
+    }
+
+    /// Counts what became of flows and batches in a change.
+    fn count_flows(&mut self, before: &Model) {
+        let Run { model, counts, .. } = self;
+        for job in model.jobs() {
+            let was_blocked = before.job(JobId(job.id)).map(|job| job.status() == Status::Blocked);
+            let is_blocked = job.status() == Status::Blocked;
+            counts.blocked += u64::from(is_blocked && was_blocked != Some(true));
+            let goes_on = matches!(job.status(), Status::Ready | Status::Scheduled);
+            counts.unblocked += u64::from(goes_on && was_blocked == Some(true));
+        }
+        for batch in model.batches() {
+            let before = before.batch(batch.opened.id);
+            let was_sealed = before.is_some_and(|batch| batch.is_sealed);
+            let had_ended = before.is_some_and(|batch| batch.ended_ms().is_some());
+            counts.batches_sealed += u64::from(batch.is_sealed && !was_sealed);
+            counts.batches_ended += u64::from(batch.ended_ms().is_some() && !had_ended);
+        }
     }
 
     /// Foreground jobs whose lease ended after everybody stopped waiting are dropped.
@@ -336,8 +385,9 @@ impl Run {
     }
 
     /// Commits. What was due and had to wait happens as soon as there is room.
-    fn commit_once(&mut self) -> Judged<spindle_engine::Committed> {
+    fn commit_once(&mut self) -> Judged<Committed> {
         let outcome = self.server.engine().commit_once();
+        self.counts.lost_answers += u64::from(outcome == Committed::Unknown);
         self.let_timers_go_on()?;
         Ok(outcome)
     }
@@ -350,7 +400,21 @@ impl Run {
         Ok(())
     }
 
+    /// Commits all that is decided, as often as it takes when answers are lost.
+    fn commit_all(&mut self) -> Judged {
+        for _ in 0..TRIES_MAX {
+            match self.commit_once()? {
+                Committed::Some | Committed::Unknown => {}
+                Committed::Nothing | Committed::Full | Committed::Failed => return Ok(()),
+            }
+        }
+        Err("what is decided never gets into the log".into())
+    }
+
     fn commit(&mut self) -> Judged {
+        if self.server.is_in_flight() && self.rng.random_ratio(5, 6) {
+            return self.fly();
+        }
         let outcome = self.commit_once()?;
         self.judge_commit(outcome)?;
         self.server.maintain();
@@ -391,7 +455,7 @@ impl Run {
     }
 
     fn check_fold(&mut self) -> Judged {
-        while self.commit_once()? == spindle_engine::Committed::Some {}
+        self.commit_all()?;
         self.history.prune(self.server.durable());
         // On a full disk some of it may wait for room.
         if self.server.is_dead() || self.server.durable() < self.server.tail() {

@@ -2,12 +2,16 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use spindle_core::job::mix;
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{JobRef, Ticket};
 
 use super::asks::result_of;
 use super::waits::{Wait, WaitFor};
 use super::{Judged, Run, seen};
+
+/// Most that wait for batches at once.
+const BATCH_WAITS_MAX: usize = 6;
 
 impl Run {
     /// Somebody looks at a job, waits for its end, or stops waiting.
@@ -69,6 +73,33 @@ impl Run {
                 Ok(())
             }
             other => Err(format!("waiting for job {id} (finished: {finished}) gave {other:?}")),
+        }
+    }
+
+    /// Sometimes somebody waits for the end of a batch. The draws follow from the step alone, so that
+    /// this changes as little else as can be.
+    pub(super) fn wait_for_batch(&mut self) -> Judged {
+        let draw = mix(self.step ^ 0xba7c_e2d5);
+        let is_one = |wait: &Wait| matches!(wait.request, WaitFor::BatchEnd { .. });
+        let count = self.waits.iter().filter(|(_, wait)| is_one(wait)).count();
+        let ids: Vec<JobId> = self.model.batches().map(|batch| batch.opened.id).collect();
+        if !draw.is_multiple_of(12) || count >= BATCH_WAITS_MAX || ids.is_empty() {
+            return Ok(());
+        }
+        let id = ids[(draw >> 8) as usize % ids.len()];
+        let (connection, wait_ms) = ((draw >> 24) % 5 + 1, (draw >> 32) % 60_000 + 1);
+        let caller = self.server.caller(connection);
+        let reply = self.server.engine().waits().for_batch_end(&caller, id, wait_ms);
+        let has_ended = self.model.batch(id).is_none_or(|batch| batch.ended_ms().is_some());
+        match reply {
+            Ok(None) if has_ended => Ok(()),
+            Ok(Some(ticket)) if !has_ended => {
+                let deadline_ms = self.server.now_ms().saturating_add(wait_ms);
+                let request = WaitFor::BatchEnd { batch: id };
+                self.waits.add(ticket, Wait { connection, request, deadline_ms });
+                Ok(())
+            }
+            other => Err(format!("waiting for batch {id} (ended: {has_ended}) gave {other:?}")),
         }
     }
 

@@ -2,6 +2,7 @@
 //! finds all that was there.
 
 use rand::Rng;
+use spindle_engine::StartError;
 use spindle_log::OpenError;
 use spindle_testkit::disk::{Fault, Operation};
 
@@ -20,6 +21,9 @@ const FAILS: [(Operation, u64); 6] = [
 impl Run {
     /// Plans trouble for the start to come: the power goes, an operation fails, or bytes cannot be read.
     pub(super) fn plan_trouble(&mut self) {
+        if self.server.is_in_flight() {
+            return self.server.cut_power_after(self.rng.random_range(0..6));
+        }
         let disk = &self.server.disk;
         match self.losses.random_range(0..4) {
             0 | 1 => disk.cut_power_after(self.rng.random_range(0..10)),
@@ -34,7 +38,7 @@ impl Run {
 
     /// Plans trouble for the fold of a log that is open: bytes cannot be read.
     pub(super) fn plan_trouble_of_fold(&mut self) {
-        if self.losses.random_ratio(1, 30) {
+        if self.losses.random_ratio(1, 30) && !self.server.is_in_flight() {
             self.spoil();
         }
     }
@@ -75,8 +79,10 @@ impl Run {
     }
 
     /// Whether an engine may refuse to begin on a log that is open.
-    pub(super) fn may_fail_to_start(&self) -> bool {
-        !self.server.disk.is_powered() || self.server.is_limited() || self.has_trouble()
+    pub(super) fn may_fail_to_start(&self, error: &StartError) -> bool {
+        // In bad weather all answers may be lost that a start has the patience for.
+        let is_lost = self.server.is_in_flight() && matches!(error, StartError::Unanswered);
+        is_lost || !self.server.is_powered() || self.server.is_limited() || self.has_trouble()
     }
 
     /// Whether an operation of the start under way fails, or bytes cannot be read.
@@ -100,6 +106,7 @@ impl Run {
 
     /// The start did not come through. The machine goes down, or only the process did.
     pub(super) fn end_start(&mut self) {
+        self.server.crash_writer();
         let disk = self.server.disk.clone();
         self.server.stop();
         self.heal();

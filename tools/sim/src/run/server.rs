@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use spindle_core::{JobId, State};
 use spindle_engine::{
-    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, Options, Survey, fold_state,
+    Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, Options, StartError, Survey, fold_state,
 };
 use spindle_log::verify::{Dropped, VerifyReport, verify_planted};
 use spindle_log::{FileLog, FileLogOptions, Log, OpenError, Position, Stored, SyncPolicy};
@@ -14,6 +14,7 @@ use spindle_testkit::ManualClock;
 use spindle_testkit::disk::SimDisk;
 
 use super::Judged;
+use super::network::{Network, OpenLog};
 use crate::defaults::defaults;
 use crate::faults::Planted;
 use crate::model::Model;
@@ -41,6 +42,8 @@ impl Mailbox for Letters {
 /// A running server and its disk.
 pub struct Server {
     pub disk: SimDisk,
+    /// The log is not on that disk, but there.
+    network: Option<Network>,
     pub clock: Arc<ManualClock>,
     planted: Planted,
     options: Options,
@@ -65,14 +68,14 @@ impl Held {
 }
 
 struct Running {
-    log: Arc<FileLog>,
+    log: OpenLog,
     engine: Engine,
     letters: Arc<Letters>,
 }
 
 impl Server {
-    /// The first start, on an empty disk.
-    pub fn begin(seed: u64, planted: Planted) -> Judged<Server> {
+    /// The first start, on an empty disk, or with several records on their way to an empty log.
+    pub fn begin(seed: u64, planted: Planted, is_in_flight: bool) -> Judged<Server> {
         let options = Options {
             payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
             seed,
@@ -88,6 +91,7 @@ impl Server {
         }
         let mut server = Server {
             disk,
+            network: is_in_flight.then(|| Network::new(seed, planted)),
             clock: Arc::new(ManualClock::new(FIRST_MS)),
             planted,
             options,
@@ -95,12 +99,39 @@ impl Server {
             limited: false,
         };
         let log = server.open_log().map_err(|error| format!("no log on an empty disk: {error}"))?;
-        server.start(log)?;
+        server.start(log).map_err(|error| format!("the engine does not start: {error}"))?;
         Ok(server)
     }
 
-    pub fn open_log(&self) -> Result<FileLog, OpenError> {
-        self.open_log_on(&self.disk)
+    pub fn open_log(&mut self) -> Result<OpenLog, OpenError> {
+        if let Some(network) = &mut self.network {
+            return Ok(OpenLog::Flight(network.open()));
+        }
+        self.open_log_on(&self.disk).map(|log| OpenLog::File(Arc::new(log)))
+    }
+
+    /// Whether several records are on their way to the log.
+    pub fn is_in_flight(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// The power goes within so many changes of the disk, or records that reach the other end.
+    pub fn cut_power_after(&self, count: u64) {
+        match &self.network {
+            Some(network) => network.store().cut_power_after(count),
+            None => self.disk.cut_power_after(count),
+        }
+    }
+
+    pub fn is_powered(&self) -> bool {
+        self.network
+            .as_ref()
+            .map_or_else(|| self.disk.is_powered(), |network| network.store().is_powered())
+    }
+
+    /// What was on its way of a server that is gone, and how much of it arrived.
+    pub fn crash_writer(&self) -> (usize, u64) {
+        self.network.as_ref().map_or((0, 0), Network::crash)
     }
 
     /// Opens the log of another disk as this server would.
@@ -145,10 +176,8 @@ impl Server {
     }
 
     /// Starts an engine on an opened log.
-    pub fn start(&mut self, log: FileLog) -> Judged {
-        let log = Arc::new(log);
-        let engine = Engine::open(log.clone(), self.clock.clone(), self.options.clone())
-            .map_err(|error| format!("the engine does not start: {error}"))?;
+    pub fn start(&mut self, log: OpenLog) -> Result<(), StartError> {
+        let engine = Engine::open(log.shared(), self.clock.clone(), self.options.clone())?;
         self.running = Some(Running { log, engine, letters: Arc::default() });
         Ok(())
     }
@@ -182,13 +211,13 @@ impl Server {
     /// The log has failed, or there is no power.
     pub fn is_dead(&self) -> bool {
         let Some(running) = &self.running else { return false };
-        running.engine.failure().is_some() || !self.disk.is_powered()
+        running.engine.failure().is_some() || !self.is_powered()
     }
 
     /// Whether the log has not failed. Where it ends is noted last in an orderly stop: an engine that has stopped
     /// does not notice that the disk refused it.
     pub fn is_log_sound(&self) -> bool {
-        self.running().log.check().is_ok()
+        self.running().log.as_log().check().is_ok()
     }
 
     pub fn caller(&self, connection: u64) -> Caller {
@@ -222,7 +251,7 @@ impl Server {
 
     /// Whether the log says that it has only its reserve left, for whatever reason.
     pub fn is_full(&self) -> bool {
-        self.running().log.space().is_reserve()
+        self.running().log.as_log().space().is_reserve()
     }
 
     /// Whether what is due waits for room: on a full disk, and while the log cannot grow.
@@ -242,16 +271,18 @@ impl Server {
 
     /// What the log has room for without another segment.
     pub fn room_bytes(&self) -> u64 {
-        self.running().log.room_bytes()
+        self.running().log.as_log().room_bytes()
     }
 
     pub fn maintain(&self) {
-        self.running().log.maintain();
+        if let Some(log) = self.running().log.as_file() {
+            log.maintain();
+        }
     }
 
     /// The fold of the log as it is.
     pub fn fold(&self) -> Judged<State> {
-        self.fold_of(self.running().log.as_ref())
+        self.fold_of(self.running().log.as_log())
     }
 
     pub fn fold_of(&self, log: &dyn Log) -> Judged<State> {

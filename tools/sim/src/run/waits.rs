@@ -15,6 +15,8 @@ pub enum WaitFor {
     Lease(Box<Lease>),
     /// A job's end.
     Result { job: JobId, until_leased: bool },
+    /// A batch's end.
+    BatchEnd { batch: JobId },
     /// Reports of a job, and its end.
     Watch { job: JobId },
 }
@@ -87,7 +89,7 @@ impl Waits {
     fn waits_for(&self, id: JobId) -> bool {
         self.waits.values().any(|wait| match wait.request {
             WaitFor::Result { job, .. } | WaitFor::Watch { job } => job == id,
-            WaitFor::Lease(_) => false,
+            WaitFor::Lease(_) | WaitFor::BatchEnd { .. } => false,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Random commands: realistic mixes in small name spaces, so that commands meet.
 
+mod batches;
 mod people;
 mod schedules;
 mod submits;
@@ -14,7 +15,20 @@ use rand_chacha::ChaCha8Rng;
 use spindle_core::{Command, JobId, JobImage};
 
 use crate::model::Model;
+use batches::Batches;
 use schedules::Schedules;
+
+/// What a seed does most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// Everything.
+    #[default]
+    Mixed,
+    /// Many schedules fire often, over the same crashes and clocks.
+    Schedules,
+    /// Everything, with several records on their way to the log.
+    InFlight,
+}
 
 /// What happens next.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,6 +71,7 @@ pub struct Workload {
     next_id: u64,
     mix: Mix,
     schedules: Schedules,
+    batches: Batches,
 }
 
 /// How a seed differs from others besides its draws.
@@ -71,23 +86,51 @@ struct Mix {
     step_ms: u64,
 }
 
-/// How many holders there are: connections and registered workers.
-const HOLDERS: u64 = 5;
-
-impl Workload {
-    /// The stream of a seed.
-    pub fn new(seed: u64) -> Workload {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mix = Mix {
+impl Mix {
+    fn everything(rng: &mut ChaCha8Rng) -> Mix {
+        Mix {
             queues: rng.random_range(1..=5),
             submits: rng.random_range(10..40),
             leases: rng.random_range(10..40),
             finishes: rng.random_range(10..40),
             people: rng.random_range(2..25),
             advances: rng.random_range(3..20),
-            step_ms: *[5, 200, 2_000, 30_000].choose(&mut rng).expect("not empty"),
+            step_ms: *[5, 200, 2_000, 30_000].choose(rng).expect("not empty"),
+        }
+    }
+
+    /// Time passes in steps of which each brings several times of most schedules.
+    fn passing_time(rng: &mut ChaCha8Rng) -> Mix {
+        Mix {
+            queues: rng.random_range(1..=5),
+            submits: rng.random_range(2..8),
+            leases: rng.random_range(4..12),
+            finishes: rng.random_range(4..12),
+            people: rng.random_range(1..5),
+            advances: rng.random_range(20..40),
+            step_ms: *[2_000, 30_000, 90_000].choose(rng).expect("not empty"),
+        }
+    }
+}
+
+/// How many holders there are: connections and registered workers.
+const HOLDERS: u64 = 5;
+
+impl Workload {
+    /// The stream of a seed.
+    pub fn new(seed: u64, profile: Profile) -> Workload {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mix = match profile {
+            Profile::Mixed | Profile::InFlight => Mix::everything(&mut rng),
+            Profile::Schedules => Mix::passing_time(&mut rng),
         };
-        Workload { rng, next_id: 1, mix, schedules: Schedules::new(seed) }
+        Workload {
+            rng,
+            next_id: 1,
+            mix,
+            schedules: Schedules::new(seed, profile),
+            batches: Batches::new(seed),
+        }
     }
 
     /// What happens next.
@@ -133,13 +176,19 @@ impl Workload {
             0 => 0,
             1 => view.model.ids_until().saturating_add(self.rng.random_range(0..2)),
             2 => self.rng.random_range(1..self.next_id + 2),
-            _ => view.model.jobs().last().map_or(1, |job| job.id + 1).max(self.next_id),
+            _ => {
+                let jobs = view.model.jobs().map(|job| job.id);
+                let batches = view.model.batches().map(|batch| batch.opened.id.0);
+                let last = jobs.chain(batches).max();
+                last.map_or(1, |id| id + 1).max(self.next_id)
+            }
         }
     }
 
     /// Mostly a little, sometimes just to where something is due, seldom far beyond.
     fn passing_ms(&mut self, view: View<'_>) -> u64 {
         let firings = view.model.schedules().filter_map(|it| it.progress.next);
+        let batches = view.model.batches().filter_map(|batch| batch.gone_ms());
         let due: Vec<u64> = view
             .model
             .jobs()
@@ -150,6 +199,7 @@ impl Workload {
             })
             .flatten()
             .chain(firings.map(|next| next.fire_ms))
+            .chain(batches)
             .filter(|at| *at > view.now_ms && *at < view.now_ms + 400_000_000)
             .collect();
         match (self.rng.random_range(0..20), due.choose(&mut self.rng)) {

@@ -7,10 +7,14 @@ use spindle_core::command::{Compact, Occasion, SetSchedule};
 use spindle_core::schedule::{JobTemplate, Missed, Overlap, Schedule};
 use spindle_core::{BytesRef, Command, JobId, Type};
 
-use super::{View, Workload};
+use super::{Profile, View, Workload};
 use crate::model::{EXPRESSIONS, Scheduled, time_after};
 
-const NAMES: [&str; 4] = ["daily", "report", "sweep", "ping"];
+const NAMES: [&str; 8] = ["daily", "report", "sweep", "ping", "bill", "clean", "poll", "sync"];
+/// Of those, all are used where schedules fire often.
+const NAMES_MIXED: usize = 4;
+/// Of the expressions, those that are used there.
+const EXPRESSIONS_OFTEN: usize = 2;
 
 /// Draws of their own, so that schedules change as little else as can be.
 #[derive(Clone, Debug)]
@@ -18,13 +22,37 @@ pub(super) struct Schedules {
     rng: ChaCha8Rng,
     /// Some seeds have none.
     every: Option<u32>,
+    profile: Profile,
 }
 
 impl Schedules {
-    pub fn new(seed: u64) -> Schedules {
+    pub fn new(seed: u64, profile: Profile) -> Schedules {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5c4e_d01e);
-        let every = rng.random_ratio(1, 2).then(|| rng.random_range(5..40));
-        Schedules { rng, every }
+        let every = match profile {
+            Profile::Mixed | Profile::InFlight => {
+                rng.random_ratio(1, 2).then(|| rng.random_range(5..40))
+            }
+            Profile::Schedules => Some(rng.random_range(5..20)),
+        };
+        Schedules { rng, every, profile }
+    }
+
+    /// How many names and expressions there are to choose from.
+    fn choices(&self) -> (usize, usize) {
+        match self.profile {
+            Profile::Mixed | Profile::InFlight => (NAMES_MIXED, EXPRESSIONS.len()),
+            Profile::Schedules => (NAMES.len(), EXPRESSIONS_OFTEN),
+        }
+    }
+
+    /// How long jobs of a schedule live, if not for good. Where many come, all of them go soon, or
+    /// the queues would be full.
+    fn ttl_ms(&mut self) -> Option<u64> {
+        let (many, ttl_max_ms) = match self.profile {
+            Profile::Mixed | Profile::InFlight => (1, 100_000),
+            Profile::Schedules => (4, 20_000),
+        };
+        self.rng.random_ratio(many, 4).then(|| self.rng.random_range(1..ttl_max_ms))
     }
 }
 
@@ -56,18 +84,20 @@ impl Workload {
         const OVERLAPS: [Overlap; 4] =
             [Overlap::Allow, Overlap::Skip, Overlap::QueueOne, Overlap::Replace];
         const MISSED: [Missed; 3] = [Missed::Skip, Missed::Once, Missed::All];
+        let (names, expressions) = self.schedules.choices();
         let rng = &mut self.schedules.rng;
-        let (expression, _) = EXPRESSIONS[rng.random_range(0..EXPRESSIONS.len())];
+        let (expression, _) = EXPRESSIONS[rng.random_range(0..expressions)];
         let queue = QUEUES[rng.random_range(0..QUEUES.len())];
         let ends = rng.random_ratio(1, 4);
         let job = JobTemplate {
             queue: queue.to_vec(),
             priority: rng.random_range(-1..2),
-            ttl_ms: rng.random_ratio(1, 4).then(|| rng.random_range(1..100_000)),
+            ttl_ms: self.schedules.ttl_ms(),
             ..JobTemplate::default()
         };
+        let rng = &mut self.schedules.rng;
         Schedule {
-            name: NAMES[rng.random_range(0..NAMES.len())].to_owned(),
+            name: NAMES[rng.random_range(0..names)].to_owned(),
             expression: expression.to_owned(),
             zone: "UTC".to_owned(),
             job,

@@ -7,6 +7,7 @@ use spindle_core::command::Submit;
 use spindle_core::job::{Backoff, Key, Label, OnDead, Origin, Scope, TraceParent, mix};
 use spindle_core::{BytesRef, Command, JobId, Type};
 
+use super::batches::join_or_wait;
 use super::{View, Workload};
 
 impl Workload {
@@ -32,6 +33,7 @@ impl Workload {
             submit.labels = self.labels(view);
         }
         blockers(&mut submit, view);
+        join_or_wait(&mut submit, view);
         if self.one_in(60) {
             let len = if self.one_in(2) { 0 } else { 513 };
             submit.queue = Bytes::from(vec![b'q'; len]);

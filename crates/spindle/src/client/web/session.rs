@@ -77,6 +77,8 @@ struct Submit<'a> {
     after: &'a [u64],
     #[serde(skip_serializing_if = "Option::is_none")]
     on_dead: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -406,6 +408,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         unique,
         after: &job.after,
         on_dead: job.on_dead.map(OnDead::word),
+        batch: job.batch,
     })
 }
 
@@ -435,6 +438,10 @@ fn not_json(error: &dyn std::error::Error) -> AskError {
 fn batch_answer(answer: BatchAnswer) -> Result<String, AskError> {
     match (answer.id, answer.problem) {
         (Some(id), _) => Ok(id.to_string()),
+        // As `trouble` has it for a single job.
+        (None, Some(BatchProblem { code, .. })) if code == "batch_not_found" => {
+            Err(AskError::NotFound)
+        }
         (None, Some(BatchProblem { code, detail })) => {
             Err(AskError::Refused { text: detail, code: Some(code) })
         }

@@ -42,6 +42,8 @@ pub fn refusal(status: StatusCode, headers: &HeaderMap, bytes: &[u8], base: &Bas
         )),
         (_, "lease_not_live") => AskError::LeaseLost(Lost::of(reason.as_deref())),
         (_, "lease_gone") => AskError::LeaseLost(Lost::Deleted),
+        // What is asked about is not what is missing.
+        (404, "after_not_found") => AskError::Refused { text, code: Some(code) },
         (404 | 410, _) => AskError::NotFound,
         (408, _) => AskError::TimedOut,
         (429, "queue_full") => AskError::Refused { text, code: Some(code) },

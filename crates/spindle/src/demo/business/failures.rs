@@ -13,17 +13,26 @@ struct Failing {
     jobs: u32,
     /// They are dead after so many tries; none: they wait for their second one.
     dies_after: Option<u32>,
+    /// How long they wait after a failure.
+    wait_ms: u64,
     code: &'static str,
     /// What the worker says; `#` is a number, `%` an address in memory.
     message: &'static str,
     error: &'static str,
 }
 
+/// Jobs that are tried again while nobody looks yet; long enough for their way to show it, for some.
+const AT_ONCE_MS: u64 = 1;
+const SOON_MS: u64 = 1_200;
+/// Jobs that wait for their next try as long as anybody looks.
+const NEXT_TRY_MS: u64 = 900_000;
+
 const FAILING: [Failing; 8] = [
     Failing {
         queue: "mail",
         jobs: 9,
         dies_after: Some(3),
+        wait_ms: SOON_MS,
         code: "smtp_550",
         message: "550 5.1.1 mailbox # does not exist",
         error: "SMTPRecipientsRefused: 550 5.1.1 user unknown\n  at send (mailer.py:88)\n  at main (mailer.py:14)",
@@ -32,6 +41,7 @@ const FAILING: [Failing; 8] = [
         queue: "mail",
         jobs: 4,
         dies_after: None,
+        wait_ms: NEXT_TRY_MS,
         code: "smtp_451",
         message: "451 4.7.1 greylisted, try again in # seconds",
         error: "",
@@ -40,6 +50,7 @@ const FAILING: [Failing; 8] = [
         queue: "resize",
         jobs: 5,
         dies_after: Some(2),
+        wait_ms: AT_ONCE_MS,
         code: "signal_SIGSEGV",
         message: "ended by SIGSEGV",
         error: "libjpeg: corrupt data at offset 0x%\nSegmentation fault (core dumped)",
@@ -48,6 +59,7 @@ const FAILING: [Failing; 8] = [
         queue: "import",
         jobs: 6,
         dies_after: Some(1),
+        wait_ms: AT_ONCE_MS,
         code: "bad_row",
         message: "line #: expected 12 columns and got 11",
         error: "csv.Error: line # of orders.csv\n  at parse (import.rb:120)",
@@ -56,6 +68,7 @@ const FAILING: [Failing; 8] = [
         queue: "invoices",
         jobs: 5,
         dies_after: None,
+        wait_ms: NEXT_TRY_MS,
         code: "timeout",
         message: "payment provider did not answer within # ms",
         error: "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
@@ -64,6 +77,7 @@ const FAILING: [Failing; 8] = [
         queue: "invoices",
         jobs: 2,
         dies_after: Some(1),
+        wait_ms: AT_ONCE_MS,
         code: "declined",
         message: "card declined: insufficient_funds (charge ch_%)",
         error: "",
@@ -72,6 +86,7 @@ const FAILING: [Failing; 8] = [
         queue: "webhooks",
         jobs: 14,
         dies_after: Some(4),
+        wait_ms: AT_ONCE_MS,
         code: "http_502",
         message: "POST answered 502 Bad Gateway after # ms",
         error: "HTTP 502 Bad Gateway\n<html><head><title>502 Bad Gateway</title></head><body>nginx/1.27</body></html>",
@@ -80,6 +95,7 @@ const FAILING: [Failing; 8] = [
         queue: "search-index",
         jobs: 3,
         dies_after: None,
+        wait_ms: NEXT_TRY_MS,
         code: "connection_refused",
         message: "connect ECONNREFUSED 10.0.3.17:9200",
         error: "",
@@ -89,11 +105,11 @@ const FAILING: [Failing; 8] = [
 /// Lets some jobs fail. The queues have no other ready jobs.
 pub fn fail_some(filling: &mut Filling) -> Result<(), AskError> {
     for failing in &FAILING {
-        // Those that die wait for no time that a person would notice.
-        let more = match failing.dies_after {
-            Some(tries) => json!({"fails_max": tries, "backoff": {"base_ms": 1, "factor": 1}}),
-            None => json!({"fails_max": 5, "backoff": {"base_ms": 900_000, "factor": 2}}),
-        };
+        let factor = if failing.dies_after.is_some() { 1 } else { 2 };
+        let more = json!({
+            "fails_max": failing.dies_after.unwrap_or(5),
+            "backoff": {"base_ms": failing.wait_ms, "factor": factor, "jitter": 0},
+        });
         let jobs = (0..failing.jobs).map(|_| filling.job(failing.queue, more.clone())).collect();
         filling.submit(jobs)?;
         for _ in 0..failing.jobs * failing.dies_after.unwrap_or(1) {

@@ -2,14 +2,18 @@
 //!
 //! - `payloads`: what jobs of each queue carry
 //! - `failures`: attempts that failed, for as many reasons as there are in a company
+//! - `month_end`: jobs that wait for others
+//! - `catalogue`: a batch
 //!
 //! [`furnish`] adds to what the routes left (some hundred jobs that are done) whatever a page can
 //! show: jobs that failed for good or wait for their next try, jobs that workers have, ready,
 //! scheduled and parked ones, a paused queue, limits that hold jobs back, tags and unique keys,
-//! schedules, and workers of jobd. It speaks the native API and registers at the master, and asks for
+//! schedules, a batch, and workers of jobd. It speaks the native API and registers at the master, and asks for
 //! nothing but the queues' names of [`super::route`].
 
+mod catalogue;
 mod failures;
+mod month_end;
 mod payloads;
 
 use rand::Rng;
@@ -78,6 +82,8 @@ impl Filling {
     fn all(mut self) -> Result<(), AskError> {
         // Failures first: their jobs are the only ready ones then, so the right ones are leased.
         fail_some(&mut self)?;
+        month_end::begin(&mut self)?;
+        catalogue::begin(&mut self)?;
         self.limit()?;
         self.hold()?;
         self.wait()?;

@@ -85,6 +85,7 @@ impl Submitter for SessionSubmitter {
             tags: Vec::new(),
             after: Vec::new(),
             on_dead: None,
+            batch: None,
             fair_key: None,
             unique: (!is_workq).then(|| (task.key(), IfTaken::Existing)),
             id: is_workq.then(|| spindle_workq::wire::Uuid::from_bytes(task.uuid().into_bytes())),

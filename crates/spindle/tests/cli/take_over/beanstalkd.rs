@@ -8,32 +8,46 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_testkit::{Program, free_address};
 
-use super::{counts, import_from, jobs, payload};
+use super::{
+    counts,
+    held::{Interrupted, Victim},
+    import_from, jobs, payload, payloads,
+};
 use crate::{
     native::{output_of, served},
-    serve::Served,
+    serve::{Served, data},
 };
 
 /// A beanstalkd on a free port. It ends with its handle.
 struct Beanstalkd {
     address: String,
-    _program: Program,
+    program: Program,
 }
 
 impl Beanstalkd {
     fn start() -> Beanstalkd {
+        Beanstalkd::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Beanstalkd {
         let address = free_address();
         let (host, port) = address.split_once(':').unwrap();
         let mut command = Command::new("beanstalkd");
-        command.args(["-l", host, "-p", port]).stdin(Stdio::null());
+        command.args(["-l", host, "-p", port]).args(arguments).stdin(Stdio::null());
         let program = Program::start(&mut command);
         while TcpStream::connect(&address).is_err() {
             thread::sleep(Duration::from_millis(5));
         }
-        Beanstalkd { address, _program: program }
+        Beanstalkd { address, program }
+    }
+
+    fn kill(&mut self) {
+        self.program.signal(Signal::SIGKILL);
+        self.program.await_end();
     }
 
     fn connect(&self) -> Client {
@@ -177,6 +191,74 @@ fn a_move_that_was_cut_off_before_the_jobs_were_deleted_there_makes_none_twice()
     assert_eq!(import(&new, &old.address, &[]).1, counts(&[("existing", 1)]));
     assert_eq!(client.jobs(), 0);
     assert_eq!(jobs(&new, "default").len(), 3);
+}
+
+#[test]
+fn a_job_of_beanstalkd_is_there_once_whatever_is_killed_in_the_middle() {
+    let (_folder, data) = data();
+    let on_disk = ["--data", &data];
+    let (old, mut new) = (Beanstalkd::start(), served(&on_disk));
+    let mut client = old.connect();
+    for number in 0..900 {
+        let how = if number % 10 == 0 { "0 3600 60" } else { "0 0 60" };
+        client.put("mail", how, &number.to_string());
+    }
+    // A hundred are deleted in one exchange; those that are delayed one by one, at the end.
+    for (request, victim) in [
+        (1, Victim::Import),
+        (1, Victim::New),
+        (150, Victim::New),
+        (150, Victim::Import),
+        (20, Victim::Connections),
+    ] {
+        let kind = "beanstalkd";
+        let import = Interrupted { kind, old: &old.address, mark: "delete ", request, victim };
+        import.run(&mut new, &on_disk, || {});
+    }
+    // What a connection that has gone had reserved is ready again in a moment.
+    while client.jobs() > 0 {
+        let (code, _, said) = import(&new, &old.address, &[]);
+        assert_eq!(code, 0, "{said}");
+    }
+    let found = payloads(&new, "mail");
+    assert!(found.len() == 900 && found.values().all(|count| *count == 1), "{found:?}");
+}
+
+#[test]
+fn of_a_beanstalkd_that_is_killed_in_the_middle_no_job_is_missing_and_one_batch_may_come_twice() {
+    let binlog = tempfile::tempdir().unwrap();
+    let arguments = ["-b", binlog.path().to_str().unwrap(), "-f", "0"];
+    let (mut old, mut new) = (Beanstalkd::with(&arguments), served(&["--memory"]));
+    let mut client = old.connect();
+    for number in 0..250 {
+        client.put("mail", "0 0 60", &number.to_string());
+    }
+    let (kind, address) = ("beanstalkd", old.address.clone());
+    let (mark, request, victim) = ("delete ", 150, Victim::Old);
+    let import_killed = Interrupted { kind, old: &address, mark, request, victim };
+    import_killed.run(&mut new, &["--memory"], || old.kill());
+    let old = Beanstalkd::with(&arguments);
+    let (code, done, said) = import(&new, &old.address, &[]);
+    assert_eq!((code, &done), (0, &counts(&[("imported", 150)])), "{said}");
+    let found = payloads(&new, "mail");
+    let twice = found.values().filter(|count| **count == 2).count();
+    assert_eq!((found.len(), twice), (250, 100), "{found:?}");
+}
+
+#[test]
+fn the_longest_payload_goes_over() {
+    let (old, new) = (Beanstalkd::with(&["-z", "20000000"]), served(&["--memory"]));
+    let mut client = old.connect();
+    let longest = "x".repeat(11 << 20);
+    client.put("mail", "0 0 60", &longest);
+    let (code, done, said) = import(&new, &old.address, &[]);
+    assert_eq!((code, &done), (0, &counts(&[("imported", 1)])), "{said}");
+    assert!(payload(&jobs(&new, "mail")[0]) == longest);
+    client.put("mail", "0 0 60", &"x".repeat(12 << 20));
+    let (code, done, said) = import(&new, &old.address, &[]);
+    assert_eq!((code, &done["refused"]), (1, &json!(1)), "{said}");
+    assert!(said.contains("is too long for a request"), "{said}");
+    assert_eq!(client.jobs(), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread,
+    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -19,6 +20,9 @@ use crate::{
     native::{served, url},
     serve::Served,
 };
+
+/// How long an import may take until it is held up.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is killed while an import is held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +116,7 @@ impl Held {
 
     /// Waits until the request is there.
     pub fn await_request(&self) {
-        self.reached.recv().unwrap();
+        self.reached.recv_timeout(PATIENCE).expect("the import comes as far as that request");
     }
 
     /// Lets it pass, or closes all connections.

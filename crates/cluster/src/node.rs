@@ -1,0 +1,468 @@
+//! A node: its name, what it does now, and what it tells the others.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use spindle_engine::{Clock, Engine};
+use spindle_log::SharedLog;
+use tokio::sync::watch;
+
+use crate::announcement::{Announcement, FORMAT, Role, is_name};
+use crate::election::Election;
+use crate::follow::FollowError;
+use crate::peers::Peers;
+
+/// How often a node announces itself.
+const ANNOUNCED_EVERY: Duration = Duration::from_millis(200);
+/// That another process has this node's name is said so often.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+/// A process that finds its name taken within this time from when it first hears others gives way.
+const NEW_FOR: Duration = Duration::from_secs(3);
+/// So many announcements show that whoever has the name lives: of a process that has just been killed one
+/// or two may still come.
+const NAMESAKE_HEARD_MIN: u32 = 3;
+
+/// Opens the shared log: once for each time that this node follows it.
+pub type OpenLog =
+    Box<dyn Fn() -> Result<Arc<dyn SharedLog>, Box<dyn Error + Send + Sync>> + Send + Sync>;
+
+/// Called when this node is to lead no more, with why.
+type OnStepDown = Box<dyn Fn() + Send + Sync>;
+
+/// What a node is.
+pub struct NodeOptions {
+    /// Its name, which no other node of the cluster has.
+    pub name: String,
+    /// Where other nodes reach it, `host:port`; without it, it never hears of clients that came
+    /// to others.
+    pub advertise: Option<String>,
+    /// The program's version, for people.
+    pub version: String,
+    /// The engine's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Opens the log.
+    pub open: OpenLog,
+}
+
+/// One node of a cluster. Clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("name", &self.shared.options.name).finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct Shared {
+    pub options: NodeOptions,
+    /// This process, among all that had the name.
+    pub run: String,
+    pub state: Mutex<State>,
+    /// Something is to be announced, or the node stops.
+    changed: Condvar,
+    /// Where clients are handed on to; none while nobody leads, or this node does.
+    route: watch::Sender<Option<Route>>,
+}
+
+pub(crate) struct State {
+    pub role: Role,
+    pub epoch: u64,
+    /// The position behind the last record that was folded.
+    pub position: u64,
+    pub peers: Peers,
+    /// None until the log was read to its end.
+    pub election: Option<Election>,
+    /// The log as it is open now.
+    pub log: Option<Arc<dyn SharedLog>>,
+    /// While this node leads.
+    pub engine: Option<Engine>,
+    /// What followers say to be let in.
+    pub pass_key: Option<String>,
+    /// This node has stepped down, and nobody has led since.
+    pub is_reluctant: bool,
+    pub stops: bool,
+    number: u64,
+    announce_now: bool,
+    on_step_down: Option<Arc<OnStepDown>>,
+    /// When this process began to hear others.
+    hears_since: Option<Duration>,
+    namesake: Namesake,
+}
+
+/// Another process with this node's name.
+#[derive(Default)]
+pub(crate) struct Namesake {
+    heard: u32,
+    said_at: Option<Duration>,
+    /// It was here first.
+    pub is_first: bool,
+}
+
+/// The way to the leader.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    pub node: String,
+    pub run: String,
+    pub epoch: u64,
+    pub address: String,
+    pub pass_key: String,
+}
+
+/// Why a node cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Not a name.
+    #[error("{0:?} is no name of a node: letters, digits, '-', '_' and '.', at most 64 of them")]
+    Name(String),
+    /// No thread for its announcements.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+impl Node {
+    /// A node that does nothing yet but listen to others, once it follows.
+    ///
+    /// # Errors
+    ///
+    /// When the name is none, or no thread can be started.
+    pub fn start(options: NodeOptions) -> Result<Node, NodeError> {
+        if !is_name(&options.name) {
+            return Err(NodeError::Name(options.name));
+        }
+        let state = State {
+            role: Role::Follower,
+            epoch: 0,
+            position: 0,
+            peers: Peers::default(),
+            election: None,
+            log: None,
+            engine: None,
+            pass_key: None,
+            is_reluctant: false,
+            stops: false,
+            number: 0,
+            announce_now: false,
+            on_step_down: None,
+            hears_since: None,
+            namesake: Namesake::default(),
+        };
+        let shared = Arc::new(Shared {
+            options,
+            run: random_hex(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            route: watch::Sender::new(None),
+        });
+        let weak = Arc::downgrade(&shared);
+        let thread = thread::Builder::new().name("spindle-announce".to_owned());
+        thread.spawn(move || announce(&weak))?;
+        Ok(Node { shared })
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.shared.options.name
+    }
+
+    /// What it does now.
+    pub fn role(&self) -> Role {
+        self.state().role
+    }
+
+    /// Follows no more, and announces nothing. A leadership is to be ended before.
+    pub fn stop(&self) {
+        self.state().stops = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Who is called when this node is asked to step down.
+    pub fn on_step_down(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.state().on_step_down = Some(Arc::new(Box::new(call)));
+    }
+
+    /// Asks this node to end its leadership in order. False if it does not lead.
+    pub fn ask_to_step_down(&self) -> bool {
+        let state = self.state();
+        let (leads, call) = (state.role == Role::Leader, state.on_step_down.clone());
+        drop(state);
+        let call = call.filter(|_| leads);
+        call.iter().for_each(|call| call());
+        call.is_some()
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.options.clock.since_boot()
+    }
+
+    /// Where clients are handed on to, from now on.
+    pub(crate) fn route(&self) -> watch::Receiver<Option<Route>> {
+        self.shared.route.subscribe()
+    }
+
+    /// The log is open: what others announce is heard.
+    pub(crate) fn attach(&self, log: &Arc<dyn SharedLog>) {
+        let weak = Arc::downgrade(&self.shared);
+        log.on_announcement(Box::new(move |bytes| {
+            if let Some(shared) = weak.upgrade() {
+                shared.hear(bytes);
+            }
+        }));
+        {
+            let now = self.now();
+            let mut state = self.state();
+            state.log = Some(Arc::clone(log));
+            state.hears_since.get_or_insert(now);
+        }
+        self.announce_soon();
+    }
+
+    /// The log is let go of.
+    pub(crate) fn detach(&self) {
+        let log = self.state().log.take();
+        drop(log);
+    }
+
+    /// Whether this node is to follow on.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(crate) fn check(&self) -> Result<(), FollowError> {
+        let state = self.state();
+        if state.stops {
+            return Err(FollowError::Stopped);
+        }
+        if state.namesake.is_first {
+            return Err(FollowError::NameTaken(self.name().to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Waits, unless the node stops. Returns whether it goes on.
+    pub(crate) fn pause(&self, time: Duration) -> bool {
+        let until = std::time::Instant::now() + time;
+        let mut state = self.state();
+        while !state.stops {
+            if self.shared.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        !state.stops
+    }
+
+    pub(crate) fn turn_into(&self, role: Role) {
+        self.state().role = role;
+        self.announce_soon();
+    }
+
+    fn announce_soon(&self) {
+        self.state().announce_now = true;
+        self.shared.changed.notify_all();
+        self.shared.find_route();
+    }
+
+    /// The leader's doors are open: followers may hand clients on.
+    pub(crate) fn let_in(&self) {
+        self.state().pass_key = Some(random_hex());
+        self.announce_soon();
+    }
+
+    pub(crate) fn let_nobody_in(&self) {
+        self.state().pass_key = None;
+        self.announce_soon();
+    }
+
+    /// This node leads.
+    pub(crate) fn lead(&self, engine: Engine, epoch: u64) -> Leadership {
+        {
+            let mut state = self.state();
+            state.epoch = epoch;
+            state.engine = Some(engine.clone());
+            state.is_reluctant = false;
+        }
+        self.turn_into(Role::Leader);
+        Leadership { node: self.clone(), engine, epoch }
+    }
+}
+
+/// This node leads for as long as this lives, or until its engine has failed.
+#[must_use = "dropped, it ends the leadership"]
+pub struct Leadership {
+    node: Node,
+    engine: Engine,
+    epoch: u64,
+}
+
+impl Leadership {
+    /// The running queue. Its threads are not started.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The epoch that this node has begun.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The doors are closed in order from now on. Others go on hearing a leader.
+    pub fn begin_step_down(&self) {
+        self.node.turn_into(Role::SteppingDown);
+    }
+
+    /// The engine is stopped: it has committed all that it will. Whoever is first may lead at once, but
+    /// not this node, for a while.
+    pub fn stepped_down(self) {
+        {
+            let mut state = self.node.state();
+            state.is_reluctant = true;
+            state.role = Role::SteppedDown;
+        }
+        // Said now and here: the process may end right after this.
+        self.node.shared.announce();
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        // Whoever still has it answers nothing, and writes nothing.
+        self.engine.abandon();
+        let engine = {
+            let mut state = self.node.state();
+            (state.pass_key, state.role, state.election) = (None, Role::Follower, None);
+            state.engine.take()
+        };
+        drop(engine);
+        self.node.detach();
+        self.node.shared.find_route();
+    }
+}
+
+impl Shared {
+    /// Takes what another process has announced.
+    fn hear(&self, bytes: &[u8]) {
+        let Some(announcement) = Announcement::read(bytes) else { return };
+        let now = self.options.clock.since_boot();
+        let mut state = self.state.lock();
+        if announcement.node == self.options.name && announcement.run == self.run {
+            return;
+        }
+        let (role, epoch) = (announcement.role, announcement.epoch);
+        if let Some(election) = &mut state.election {
+            match role {
+                Role::Leader | Role::SteppingDown => election.leader(now, epoch),
+                Role::SteppedDown => election.stepped_down(now, epoch),
+                Role::Follower | Role::Campaigning => {}
+            }
+        }
+        if announcement.node == self.options.name {
+            self.hear_namesake(&mut state, now, &announcement);
+            return;
+        }
+        state.peers.hear(now, announcement);
+        drop(state);
+        self.find_route();
+    }
+
+    /// Two processes have one name: the later one gives way, if it finds out soon; else both go on.
+    fn hear_namesake(&self, state: &mut State, now: Duration, its: &Announcement) {
+        let is_new = state.hears_since.is_some_and(|since| now.saturating_sub(since) < NEW_FOR);
+        let namesake = &mut state.namesake;
+        namesake.heard = namesake.heard.saturating_add(1);
+        let is_older = (its.number, &its.run) > (state.number, &self.run);
+        namesake.is_first |= is_new && is_older && namesake.heard >= NAMESAKE_HEARD_MIN;
+        if namesake.said_at.is_none_or(|at| now.saturating_sub(at) > SAID_EVERY) {
+            namesake.said_at = Some(now);
+            tracing::error!(
+                "another server of this cluster is named {:?}, too: give each its own name (--node)",
+                its.node
+            );
+        }
+    }
+
+    /// Looks who leads, for clients that are to be handed on.
+    fn find_route(&self) {
+        let now = self.options.clock.since_boot();
+        let state = self.state.lock();
+        let leader = state.peers.leader(state.epoch, now).filter(|_| state.engine.is_none());
+        let route = leader.and_then(|heard| {
+            let Announcement { node, run, epoch, advertise, pass_key, .. } = &heard.announcement;
+            let (address, pass_key) = (advertise.clone()?, pass_key.clone()?);
+            Some(Route { node: node.clone(), run: run.clone(), epoch: *epoch, address, pass_key })
+        });
+        // With the lock: a newer look must not be overtaken by this one.
+        self.route.send_if_modified(|known| {
+            let is_new = *known != route;
+            *known = route;
+            is_new
+        });
+    }
+
+    /// Says what this node does, once.
+    fn announce(&self) {
+        let mut state = self.state.lock();
+        state.announce_now = false;
+        state.number += 1;
+        let Some(log) = state.log.clone() else { return };
+        let position = state.engine.as_ref().map_or(state.position, |engine| engine.durable().0);
+        let announcement = Announcement {
+            format: FORMAT,
+            node: self.options.name.clone(),
+            run: self.run.clone(),
+            number: state.number,
+            role: state.role,
+            epoch: state.epoch,
+            position,
+            advertise: self.options.advertise.clone(),
+            pass_key: state.pass_key.clone(),
+            version: self.options.version.clone(),
+        };
+        drop(state);
+        match announcement.write() {
+            Some(bytes) => log.announce(&bytes),
+            None => tracing::error!("this node's announcement is too long to be sent"),
+        }
+    }
+
+    /// Somebody announces a newer epoch than the one that this node leads: an append tells.
+    fn doubt_lead(&self) {
+        let now = self.options.clock.since_boot();
+        let state = self.state.lock();
+        let is_doubted = state.peers.leader(state.epoch + 1, now).is_some();
+        let engine = state.engine.clone().filter(|_| is_doubted);
+        drop(state);
+        engine.iter().for_each(Engine::prove_lead);
+    }
+}
+
+/// The body of the thread that announces, for as long as the node lives.
+fn announce(node: &Weak<Shared>) {
+    while let Some(shared) = node.upgrade() {
+        shared.announce();
+        shared.find_route();
+        shared.doubt_lead();
+        let mut state = shared.state.lock();
+        if state.stops {
+            return;
+        }
+        if !state.announce_now {
+            shared.changed.wait_for(&mut state, ANNOUNCED_EVERY);
+        }
+    }
+}
+
+/// 256 random bits.
+fn random_hex() -> String {
+    rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect()
+}

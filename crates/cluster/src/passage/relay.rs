@@ -1,0 +1,152 @@
+//! The way of one connection through a follower.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::answer::{LocalAnswer, answer};
+use crate::entrance::{Admit, OpenDoors};
+use crate::node::Route;
+use crate::preamble::Preamble;
+
+/// How long a client waits for somebody to lead.
+const LEADER_TIME: Duration = Duration::from_secs(15);
+/// How many wait for that at a time.
+pub(super) const WAITING_MAX: usize = 1024;
+/// A leader takes a connection within this time.
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// Between two tries to reach it.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A door, as its clients come to it here.
+pub(super) struct Entry {
+    pub name: &'static str,
+    pub answer: Option<LocalAnswer>,
+}
+
+/// What all connections share.
+pub(super) struct Relay {
+    pub route: watch::Receiver<Option<Route>>,
+    pub doors: OpenDoors,
+    pub open: Arc<Semaphore>,
+    pub waiting: Arc<Semaphore>,
+}
+
+/// Where a client goes.
+enum Way {
+    /// This node leads by now.
+    Here(Arc<dyn Admit>),
+    There(Route),
+}
+
+impl Relay {
+    /// Serves a client that was accepted, or closes the connection if there are too many.
+    pub fn take(self: &Arc<Self>, client: TcpStream, from: SocketAddr, door: &Arc<Entry>) {
+        let Ok(place) = Arc::clone(&self.open).try_acquire_owned() else {
+            tracing::debug!(door = door.name, client = %from, "closed: too many are handed on");
+            return;
+        };
+        let (this, door) = (Arc::clone(self), Arc::clone(door));
+        tokio::spawn(async move {
+            if let Err(why) = this.serve(client, from, &door).await {
+                tracing::debug!(door = door.name, client = %from, "closed: {why}");
+            }
+            drop(place);
+        });
+    }
+
+    async fn serve(&self, mut client: TcpStream, from: SocketAddr, door: &Entry) -> io::Result<()> {
+        if let Some(by) = &door.answer
+            && answer(&mut client, by).await?
+        {
+            return Ok(());
+        }
+        let deadline = Instant::now() + LEADER_TIME;
+        loop {
+            let route = match self.way(deadline).await? {
+                Way::Here(doors) => {
+                    doors.admit(door.name, client.into_std()?, from);
+                    return Ok(());
+                }
+                Way::There(route) => route,
+            };
+            match reach(&route, door.name, from).await {
+                Ok(leader) => return self.copy(client, leader, &route).await,
+                // It may have just gone, or its successor not have said where it is.
+                Err(error) if Instant::now() < deadline => {
+                    tracing::debug!(leader = route.node, "cannot reach the leader: {error}");
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until somebody leads.
+    async fn way(&self, deadline: Instant) -> io::Result<Way> {
+        let (mut doors, mut route) = (self.doors.clone(), self.route.clone());
+        let at_once = || -> Option<Way> {
+            if let Some(doors) = self.doors.borrow().clone() {
+                return Some(Way::Here(doors));
+            }
+            self.route.borrow().clone().map(Way::There)
+        };
+        if let Some(way) = at_once() {
+            return Ok(way);
+        }
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return Err(io::Error::other("nobody leads, and too many wait for it"));
+        };
+        let found = async {
+            loop {
+                tokio::select! {
+                    opened = doors.changed() => opened.map_err(io::Error::other)?,
+                    found = route.changed() => found.map_err(io::Error::other)?,
+                }
+                if let Some(way) = at_once() {
+                    return io::Result::Ok(way);
+                }
+            }
+        };
+        match timeout_at(deadline, found).await {
+            Ok(way) => way,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nobody leads")),
+        }
+    }
+
+    /// Carries bytes both ways, for as long as that node leads.
+    async fn copy(
+        &self,
+        mut client: TcpStream,
+        mut leader: TcpStream,
+        route: &Route,
+    ) -> io::Result<()> {
+        let mut known = self.route.clone();
+        let is_another = |now: &Option<Route>| {
+            now.as_ref().is_none_or(|now| now.run != route.run || now.epoch != route.epoch)
+        };
+        tokio::select! {
+            ended = copy_bidirectional(&mut client, &mut leader) => ended.map(|_| ()),
+            _ = known.wait_for(is_another) => Err(io::Error::other("the leader has changed")),
+        }
+    }
+}
+
+/// Connects to the leader and says who comes.
+async fn reach(route: &Route, door: &str, client: SocketAddr) -> io::Result<TcpStream> {
+    let preamble = Preamble { key: route.pass_key.clone(), door: door.to_owned(), client };
+    let preamble = preamble.write().map_err(io::Error::other)?;
+    let reached = async {
+        let mut leader = TcpStream::connect(&*route.address).await?;
+        leader.set_nodelay(true)?;
+        leader.write_all(&preamble).await?;
+        io::Result::Ok(leader)
+    };
+    timeout(CONNECT_TIME, reached).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}

@@ -1,0 +1,122 @@
+//! What was heard of the other nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::announcement::{Announcement, Role};
+
+/// Nodes that are remembered.
+const NODES_MAX: usize = 64;
+/// A node that was not heard for so long is not there.
+pub(crate) const LIVE: Duration = Duration::from_secs(1);
+/// A node that was not heard for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// The newest announcement of a node, and when it came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Heard {
+    pub announcement: Announcement,
+    pub at: Duration,
+}
+
+/// The newest announcement of each node. Times are of the boot clock.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    nodes: BTreeMap<String, Heard>,
+}
+
+impl Peers {
+    /// Keeps an announcement, unless a newer one of the same process came before it.
+    pub fn hear(&mut self, now: Duration, announcement: Announcement) {
+        self.nodes.retain(|_, heard| now.saturating_sub(heard.at) < FORGOTTEN);
+        let name = announcement.node.clone();
+        let is_new = match self.nodes.get(&name) {
+            Some(Heard { announcement: old, .. }) => {
+                old.run != announcement.run || old.number < announcement.number
+            }
+            None => self.nodes.len() < NODES_MAX,
+        };
+        if is_new {
+            self.nodes.insert(name, Heard { announcement, at: now });
+        }
+    }
+
+    /// All that are remembered, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Heard> {
+        self.nodes.values()
+    }
+
+    /// How many live followers stand before a node, by name: they campaign first.
+    pub fn rank(&self, me: &str, now: Duration) -> u32 {
+        let stands_before = |heard: &&Heard| {
+            let is_live = now.saturating_sub(heard.at) < LIVE;
+            let Announcement { node, role, .. } = &heard.announcement;
+            is_live && node.as_str() < me && matches!(role, Role::Follower | Role::Campaigning)
+        };
+        u32::try_from(self.all().filter(stands_before).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The live leader of the highest epoch, if that is not below `epoch`.
+    pub fn leader(&self, epoch: u64, now: Duration) -> Option<&Heard> {
+        let is_leader = |heard: &&Heard| {
+            let Announcement { role, epoch: its, .. } = heard.announcement;
+            let is_live = now.saturating_sub(heard.at) < LIVE;
+            is_live && its >= epoch && matches!(role, Role::Leader | Role::SteppingDown)
+        };
+        self.all().filter(is_leader).max_by_key(|heard| heard.announcement.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::announcement::tests::of;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn the_newest_announcement_of_each_node_counts() {
+        let mut peers = Peers::default();
+        let mut told = of("a", Role::Leader, 2);
+        told.number = 5;
+        peers.hear(MS(0), told.clone());
+        told.number = 4;
+        told.role = Role::Follower;
+        peers.hear(MS(1), told.clone());
+        assert_eq!(
+            peers.leader(2, MS(1)).map(|heard| heard.at),
+            Some(MS(0)),
+            "an older one came late"
+        );
+        told.run = "another".to_owned();
+        peers.hear(MS(2), told);
+        assert!(peers.leader(2, MS(2)).is_none(), "the process was started again");
+    }
+
+    #[test]
+    fn a_leader_of_an_older_epoch_and_one_that_is_silent_lead_no_more() {
+        let mut peers = Peers::default();
+        peers.hear(MS(0), of("a", Role::Leader, 2));
+        peers.hear(MS(0), of("b", Role::Leader, 3));
+        let name = |epoch, now| peers.leader(epoch, now).map(|it| it.announcement.node.clone());
+        assert_eq!(name(2, MS(10)).as_deref(), Some("b"));
+        assert_eq!(name(4, MS(10)), None);
+        assert_eq!(name(2, LIVE), None);
+    }
+
+    #[test]
+    fn followers_stand_in_the_order_of_their_names_and_only_so_many_are_known() {
+        let mut peers = Peers::default();
+        for (name, role) in [("a", Role::Leader), ("b", Role::Follower), ("d", Role::Follower)] {
+            peers.hear(MS(0), of(name, role, 1));
+        }
+        assert_eq!(["b", "c", "e"].map(|me| peers.rank(me, MS(1))), [0, 1, 2]);
+        assert_eq!(peers.rank("e", LIVE), 0);
+        for n in 0..100 {
+            peers.hear(MS(1), of(&format!("n{n}"), Role::Follower, 1));
+        }
+        assert_eq!(peers.all().count(), NODES_MAX);
+        peers.hear(FORGOTTEN + MS(1), of("late", Role::Follower, 1));
+        assert_eq!(peers.all().count(), 1);
+    }
+}

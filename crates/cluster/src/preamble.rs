@@ -1,0 +1,113 @@
+//! What a follower says before a client's bytes, so that the leader knows whose they are.
+//!
+//! ```text
+//! "SPNODE" | version u8 | length u16, big-endian | JSON: {"key", "door", "client"}
+//! ```
+//!
+//! Behind it come the client's own bytes, and nothing else of the follower.
+
+use std::io;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+const MAGIC: &[u8; 6] = b"SPNODE";
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = MAGIC.len() + 3;
+/// The longest preamble behind its head.
+const BODY_BYTES_MAX: u16 = 1024;
+
+/// A follower hands a client on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Preamble {
+    /// What the leader has announced, to show that the follower is of this cluster.
+    pub key: String,
+    /// The door that the client came to.
+    pub door: String,
+    /// The client's address.
+    pub client: SocketAddr,
+}
+
+/// Why a connection is no follower's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PreambleError {
+    #[error("it does not begin as one")]
+    NotOne,
+    #[error("it is of version {0}, this program knows {VERSION}")]
+    Version(u8),
+    #[error("it has {0} bytes, over the {BODY_BYTES_MAX} that one may have")]
+    TooLong(u16),
+    #[error("it does not read: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("it broke off: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Preamble {
+    pub fn write(&self) -> Result<Vec<u8>, PreambleError> {
+        let body = serde_json::to_vec(self)?;
+        let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
+        if length > BODY_BYTES_MAX {
+            return Err(PreambleError::TooLong(length));
+        }
+        let mut bytes = MAGIC.to_vec();
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(&body);
+        Ok(bytes)
+    }
+
+    /// Reads one, and not a byte of what comes behind it.
+    pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Preamble, PreambleError> {
+        let mut head = [0; HEAD_BYTES];
+        from.read_exact(&mut head).await?;
+        let [magic @ .., version, high, low] = &head;
+        if magic != MAGIC {
+            return Err(PreambleError::NotOne);
+        }
+        if *version != VERSION {
+            return Err(PreambleError::Version(*version));
+        }
+        let length = u16::from_be_bytes([*high, *low]);
+        if length > BODY_BYTES_MAX {
+            return Err(PreambleError::TooLong(length));
+        }
+        let mut body = vec![0; usize::from(length)];
+        from.read_exact(&mut body).await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn preamble() -> Preamble {
+        let client = "[2001:db8::1]:4711".parse().unwrap();
+        Preamble { key: "ab".repeat(32), door: "workq".to_owned(), client }
+    }
+
+    #[tokio::test]
+    async fn it_reads_back_and_leaves_the_clients_bytes() {
+        let mut bytes = preamble().write().unwrap();
+        bytes.extend_from_slice(b"add ...");
+        let mut from = &bytes[..];
+        assert_eq!(Preamble::read(&mut from).await.unwrap(), preamble());
+        assert_eq!(from, b"add ...");
+    }
+
+    #[tokio::test]
+    async fn anything_else_is_refused() {
+        let whole = preamble().write().unwrap();
+        for cut in 0..whole.len() {
+            assert!(Preamble::read(&mut &whole[..cut]).await.is_err(), "cut at {cut}");
+        }
+        for (at, byte) in [(0, b'X'), (6, 9), (7, 0xff), (9, b'[')] {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            assert!(Preamble::read(&mut &bytes[..]).await.is_err(), "{at}");
+        }
+        assert!(Preamble { door: "d".repeat(2000), ..preamble() }.write().is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Clients that come to a follower, and reach the leader.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use spindle_cluster::{Admit, HeldDoor, Leadership, Node, NodeOptions, Passage, Reply, Role};
+use spindle_engine::{Options, SystemClock};
+use spindle_log::SharedLog;
+use spindle_testkit::shared_log::{SharedLogHandle, SharedMemoryLog};
+use spindle_testkit::{PATIENCE, wait_until};
+
+/// A door that says to each line who sent it, and to which door.
+struct Echo;
+
+impl Admit for Echo {
+    fn admit(&self, door: &str, stream: TcpStream, client: SocketAddr) {
+        let door = door.to_owned();
+        stream.set_nonblocking(false).unwrap();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|count| count > 0) {
+                let answer = format!("{door} {client} {line}");
+                if (&stream).write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+    }
+}
+
+struct Server {
+    node: Node,
+    passage: Passage,
+    /// Where clients of its door come.
+    door: SocketAddr,
+    cluster: SocketAddr,
+    log: Arc<Mutex<Option<Arc<SharedLogHandle>>>>,
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+impl Server {
+    fn start(shared: &SharedMemoryLog, name: &str) -> Server {
+        let ((doors, door), (others, cluster)) = (listener(), listener());
+        let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
+        let (shared, opened) = (shared.clone(), Arc::clone(&log));
+        let node = Node::start(NodeOptions {
+            name: name.to_owned(),
+            advertise: Some(cluster.to_string()),
+            version: "test".to_owned(),
+            clock: Arc::new(SystemClock::new()),
+            open: Box::new(move || {
+                let handle = shared.open();
+                *opened.lock() = Some(Arc::clone(&handle));
+                Ok(handle as Arc<dyn SharedLog>)
+            }),
+        })
+        .unwrap();
+        let own = name.to_owned();
+        let answer = move |path: &str| {
+            let body = own.clone();
+            let content_type = "text/plain";
+            (path == "/readyz").then_some(Reply { status: "200 OK", content_type, body })
+        };
+        let held = HeldDoor { name: "echo", listener: doors, answer: Some(Arc::new(answer)) };
+        let passage = Passage::start(&node, vec![held], Some(others), 100).unwrap();
+        Server { node, passage, door, cluster, log }
+    }
+
+    /// Follows until it leads, and opens its doors.
+    fn lead(&self) -> Leadership {
+        let leadership = self.node.follow(&Options::default()).unwrap();
+        self.passage.end_following();
+        self.passage.open(Arc::new(Echo));
+        leadership
+    }
+
+    /// Follows on a thread until it is stopped.
+    fn follow(&self) {
+        let node = self.node.clone();
+        std::thread::spawn(move || drop(node.follow(&Options::default())));
+    }
+
+    /// Is heard by the others from now on, and hears them.
+    fn knows(&self, leader: &str) {
+        wait_until("the leader is heard", || self.node.status().leader.as_deref() == Some(leader));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}
+
+fn connect(to: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(to).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+fn ask(client: &TcpStream, line: &str) -> String {
+    let mut to = client;
+    to.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(client).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+#[test]
+fn a_client_of_a_follower_is_served_by_the_leader_that_knows_its_address() {
+    let shared = SharedMemoryLog::new();
+    let (one, two) = (Server::start(&shared, "one"), Server::start(&shared, "two"));
+    let leadership = one.lead();
+    two.follow();
+    two.knows("one");
+    let client = connect(two.door);
+    let own = client.local_addr().unwrap();
+    assert_eq!(ask(&client, "hello"), format!("echo {own} hello"));
+    assert_eq!(ask(&client, "again"), format!("echo {own} again"));
+
+    // What is about the follower it says itself.
+    let mut http = connect(two.door);
+    http.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\ntwo"),
+        "{answer}"
+    );
+    let other = connect(two.door);
+    assert!(ask(&other, "GET /other HTTP/1.1").ends_with(" GET /other HTTP/1.1"));
+
+    // When the leader is lost, so are connections to it.
+    one.passage.close();
+    drop(leadership);
+    let mut rest = Vec::new();
+    assert_eq!((&client).read_to_end(&mut rest).unwrap_or_default(), 0);
+}
+
+#[test]
+fn who_comes_before_somebody_leads_waits() {
+    let shared = SharedMemoryLog::new();
+    let one = Server::start(&shared, "one");
+    let client = connect(one.door);
+    (&client).write_all(b"early\n").unwrap();
+    let leadership = one.lead();
+    let mut answer = String::new();
+    BufReader::new(&client).read_line(&mut answer).unwrap();
+    assert_eq!(answer, format!("echo {} early\n", client.local_addr().unwrap()));
+    assert_eq!(one.node.role(), Role::Leader);
+    drop(leadership);
+}
+
+#[test]
+fn strangers_at_the_clusters_address_get_nothing() {
+    let shared = SharedMemoryLog::new();
+    let one = Server::start(&shared, "one");
+    let leadership = one.lead();
+    let body = br#"{"key":"guessed","door":"echo","client":"10.0.0.1:1"}"#;
+    let mut guessed = b"SPNODE\x01".to_vec();
+    guessed.extend_from_slice(&u16::try_from(body.len()).unwrap().to_be_bytes());
+    guessed.extend_from_slice(body);
+    for said in
+        [&guessed[..], b"GET / HTTP/1.1\r\n\r\n", b"SPNODE\x02\x00\x00", b"SPNODE\x01\xff\xff"]
+    {
+        let mut stranger = connect(one.cluster);
+        stranger.write_all(said).unwrap();
+        let mut answer = Vec::new();
+        assert_eq!(stranger.read_to_end(&mut answer).unwrap_or_default(), 0);
+    }
+    assert!(one.log.lock().is_some());
+    drop(leadership);
+}

@@ -1,0 +1,41 @@
+//! What a log adds that several nodes share.
+//!
+//! One node leads: it has won the append of a record of its epoch, and appends. The others follow:
+//! they read what is committed, in order. Only the log decides who leads. Whatever nodes announce to
+//! each other past it is a hint, that may come late, twice or not at all.
+
+use std::time::Duration;
+
+use crate::contract::{Log, Position, ReadError};
+
+/// Takes what other nodes announce. Called from a thread of the log: it must return at once.
+pub type OnAnnouncement = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// A log that several processes have open at the same time, see [`Log::is_exclusive`].
+///
+/// [`Log::next`] of a process that only reads is the end of what it knows to be committed:
+/// [`refresh`](Self::refresh) and [`wait_beyond`](Self::wait_beyond) move it on. A process that
+/// appends learns of others by [`Ack::Conflict`](crate::Ack::Conflict); after that, or an error of
+/// [`Log::next_ack`], it MUST open the log anew.
+pub trait SharedLog: Log {
+    /// Asks the log itself where it ends, which is then [`Log::next`]. What was committed before
+    /// the call, by whomever, MUST be below that: this is how a node finds out that it has read all
+    /// there is. Not to be called by a process that has records on their way.
+    fn refresh(&self) -> Result<Position, ReadError>;
+
+    /// Waits until a record is known to be committed at `position` or behind it, at most `timeout`,
+    /// and returns the end of what is known to be committed. May return early. What others append
+    /// is noticed within about as long as an append takes, without asking the log all the time.
+    fn wait_beyond(&self, position: Position, timeout: Duration) -> Result<Position, ReadError>;
+
+    /// Tells all other processes that have this log open a few bytes, at most
+    /// [`ANNOUNCEMENT_BYTES_MAX`]. Returns at once; what cannot be sent now is dropped.
+    fn announce(&self, bytes: &[u8]);
+
+    /// Who is called with what others announce. One only, the newest; it may hear its own
+    /// announcements, too.
+    fn on_announcement(&self, listener: OnAnnouncement);
+}
+
+/// The longest announcement, in bytes.
+pub const ANNOUNCEMENT_BYTES_MAX: usize = 4096;

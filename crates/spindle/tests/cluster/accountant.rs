@@ -1,0 +1,134 @@
+//! Clients that keep account of what they were told.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, park_timeout};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use spindle_testkit::wait_until;
+
+use crate::harness::{Cluster, ask};
+
+/// A client waits so long after it was turned away.
+const A_MOMENT: Duration = Duration::from_millis(20);
+/// A lease whose answer was lost ends after this time.
+const TTR_MS: u64 = 5_000;
+
+#[derive(Default)]
+struct Book {
+    acknowledged: BTreeSet<u64>,
+    completed: BTreeSet<u64>,
+    wrong: Vec<String>,
+}
+
+/// Clients that submit and work through every node.
+pub struct Load {
+    book: Arc<Mutex<Book>>,
+    submits: Arc<AtomicBool>,
+    works: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    pub fn start<S>(cluster: &Cluster<S>) -> Load {
+        let book = Arc::<Mutex<Book>>::default();
+        let [submits, works] = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
+        let mut threads = Vec::new();
+        for node in &cluster.nodes {
+            let (address, its, goes_on) = (node.http.clone(), book.clone(), submits.clone());
+            threads.push(thread::spawn(move || submit(&address, &its, &goes_on)));
+            for _ in 0..2 {
+                let (address, its, goes_on) = (node.http.clone(), book.clone(), works.clone());
+                threads.push(thread::spawn(move || work(&address, &its, &goes_on)));
+            }
+        }
+        Load { book, submits, works, threads }
+    }
+
+    /// Waits until clients have been told that more jobs were taken, and that more are done.
+    pub fn await_more(&self) {
+        let counts = || {
+            let book = self.book.lock();
+            (book.acknowledged.len(), book.completed.len())
+        };
+        let (acknowledged, completed) = counts();
+        wait_until("clients are served", || {
+            let (now_acknowledged, now_completed) = counts();
+            now_acknowledged >= acknowledged + 20 && now_completed >= completed + 20
+        });
+    }
+
+    /// Ends the load, and has all that was acknowledged done. It must be there, and none of it have
+    /// been done again.
+    pub fn settle<S>(self, cluster: &Cluster<S>) {
+        self.submits.store(false, Ordering::SeqCst);
+        let leader = &cluster.nodes[cluster.leader()];
+        let pending = || {
+            let (status, queue) = leader.answer("GET /api/v1/queues/load", &Value::Null);
+            assert_eq!(status, 200, "{queue}");
+            ["ready", "leased", "scheduled"].map(|of| queue["jobs"][of].as_u64())
+        };
+        wait_until("all jobs are done", || pending() == [Some(0); 3]);
+        self.works.store(false, Ordering::SeqCst);
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let book = self.book.lock();
+        assert_eq!(book.wrong, Vec::<String>::new());
+        for id in &book.acknowledged {
+            let (status, job) = leader.answer(&format!("GET /api/v1/jobs/{id}"), &Value::Null);
+            assert_eq!((status, job["status"].as_str()), (200, Some("done")), "job {id}: {job}");
+        }
+    }
+}
+
+fn submit(address: &str, book: &Mutex<Book>, goes_on: &AtomicBool) {
+    while goes_on.load(Ordering::SeqCst) {
+        let job = json!({ "queue": "load", "payload": {}, "ttr_ms": TTR_MS });
+        match ask(address, "POST /api/v1/jobs", &job) {
+            Some((201, job)) => {
+                book.lock().acknowledged.insert(job["id"].as_u64().unwrap());
+            }
+            _ => park_timeout(A_MOMENT),
+        }
+    }
+}
+
+fn work(address: &str, book: &Mutex<Book>, goes_on: &AtomicBool) {
+    while goes_on.load(Ordering::SeqCst) {
+        let request = json!({ "queues": ["load"], "wait_s": 1 });
+        let Some((200, lease)) = ask(address, "POST /api/v1/lease", &request) else {
+            park_timeout(A_MOMENT);
+            continue;
+        };
+        let id = lease["id"].as_u64().unwrap();
+        if book.lock().completed.contains(&id) {
+            book.lock().wrong.push(format!("job {id} was done, and given out again"));
+        }
+        let token = lease["lease_token"].as_str().unwrap();
+        complete(address, book, id, &format!("POST /api/v1/leases/{token}/complete"));
+    }
+}
+
+/// Reports the job as done until there is an answer. A lease may have run out meanwhile.
+fn complete(address: &str, book: &Mutex<Book>, id: u64, head: &str) {
+    loop {
+        match ask(address, head, &json!({})) {
+            Some((204, _)) => {
+                book.lock().completed.insert(id);
+                return;
+            }
+            Some((409, refusal)) => {
+                if refusal["reason"] == "finished" {
+                    book.lock().completed.insert(id);
+                }
+                return;
+            }
+            Some((410, _)) => {
+                return book.lock().wrong.push(format!("job {id}, which was leased, is gone"));
+            }
+            _ => park_timeout(A_MOMENT),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Servers as people start them, that share a log in a real PostgreSQL or on real NATS servers: leaders
+//! are killed, stopped, asked to step down, and nothing that was acknowledged is lost or done twice.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod accountant;
+mod changes;
+mod harness;
+mod nats;
+mod refused;
+mod walk;

@@ -1,0 +1,77 @@
+//! Servers that end with the test's process, however that ends, and leave nothing behind: for those
+//! that all tests of a program share, which nobody drops.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A program that the kernel kills when the thread ends that started it, run with these options of
+/// `setpriv`.
+pub(crate) fn attached(options: &[&str], program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "SIGKILL"]).args(options).arg(program).current_dir("/");
+    command
+}
+
+/// A process whose parent is a thread that lives as long as this does, or the test's process.
+#[derive(Debug)]
+pub struct ServerProcess {
+    pid: Pid,
+    /// Dropped to have it killed.
+    stop: mpsc::Sender<()>,
+    parent: thread::JoinHandle<()>,
+}
+
+impl ServerProcess {
+    /// Starts a command that `setpriv --pdeathsig SIGKILL` runs. What it says goes to this file.
+    pub fn start(mut command: Command, output: &File) -> ServerProcess {
+        let (out, err) = (output.try_clone().unwrap(), output.try_clone().unwrap());
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (started, pid) = mpsc::channel();
+        let parent = thread::spawn(move || {
+            let mut child: Child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+            started.send(child.id()).unwrap();
+            let a_moment = Duration::from_millis(20);
+            while stopped.recv_timeout(a_moment) == Err(RecvTimeoutError::Timeout) {
+                if child.try_wait().unwrap().is_some() {
+                    return;
+                }
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        let pid = pid.recv().expect("it was started");
+        ServerProcess { pid: Pid::from_raw(pid.try_into().unwrap()), stop, parent }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid, signal).unwrap();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.parent.is_finished()
+    }
+
+    /// Kills it without a word, and waits until it is gone.
+    pub fn kill(self) {
+        drop(self.stop);
+        self.parent.join().unwrap();
+    }
+}
+
+/// Removes a folder when the test's process has ended, and what works in the folder with it.
+pub(crate) fn remove_at_the_end(folder: &Path) -> Child {
+    let script = "read line; while ! rm -rf \"$0\" 2> /dev/null; do sleep 0.1; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}

@@ -1,0 +1,269 @@
+//! NATS servers with JetStream, alone or as a cluster, on loopback.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::attached::{ServerProcess, attached, remove_at_the_end};
+use crate::{PATIENCE, free_address, wait_until};
+
+/// Where `cargo xtask test` has put the server, in the target folder.
+const PROGRAM: &str = "tools/nats/usr/sbin/nats-server";
+
+/// After which a new cluster that places no streams is given up for another one.
+const PLACED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How servers are started.
+#[derive(Clone, Copy, Debug)]
+pub struct NatsSetup<'a> {
+    /// How many; more than one are a cluster.
+    pub servers: usize,
+    /// `always`, or how often.
+    pub sync_interval: &'a str,
+    /// More lines for each server's configuration.
+    pub more: &'a str,
+    /// More lines for its JetStream.
+    pub more_of_jetstream: &'a str,
+}
+
+impl Default for NatsSetup<'_> {
+    fn default() -> Self {
+        NatsSetup { servers: 1, sync_interval: "always", more: "", more_of_jetstream: "" }
+    }
+}
+
+/// Running servers `n0`, `n1`, ...; dropping this kills them and removes their data.
+pub struct NatsServers {
+    members: Vec<Member>,
+    folder: TempDir,
+}
+
+struct Member {
+    address: String,
+    monitoring: String,
+    process: Option<ServerProcess>,
+}
+
+impl NatsServers {
+    /// One server.
+    pub fn one() -> NatsServers {
+        NatsServers::start(NatsSetup::default())
+    }
+
+    /// A cluster of three.
+    pub fn three() -> NatsServers {
+        NatsServers::start(NatsSetup { servers: 3, ..NatsSetup::default() })
+    }
+
+    /// Starts servers, and waits until they are ready.
+    #[track_caller]
+    pub fn start(setup: NatsSetup<'_>) -> NatsServers {
+        // Somebody else may take a free port before the server does.
+        for _ in 0..5 {
+            let mut servers = NatsServers::written(setup);
+            for index in 0..setup.servers {
+                servers.members[index].process = Some(servers.spawn(index));
+            }
+            if servers.are_ready_or_gone() && servers.place_streams() {
+                return servers;
+            }
+            eprintln!("a NATS server did not start: {}", servers.said(0));
+        }
+        panic!("no NATS servers could be started");
+    }
+
+    /// Waits until a stream can have all servers. One new cluster in a hundred says that all is well and
+    /// finds no peers for half a minute or longer: the servers connect to each other at the same time,
+    /// and what they say of themselves is lost with the connections that are one too many.
+    fn place_streams(&self) -> bool {
+        let servers = self.members.len();
+        let stream = format!(
+            "{{\"name\":\"ready\",\"subjects\":[\"ready\"],\"storage\":\"memory\",\
+             \"num_replicas\":{servers}}}"
+        );
+        let ask = |verb: &str, question: &str| {
+            let answer = ask(&self.members[0].address, &format!("STREAM.{verb}.ready"), question);
+            answer.is_ok_and(|answer| !answer.contains("\"error\""))
+        };
+        let deadline = Instant::now() + PLACED_WITHIN;
+        while servers > 1 && !ask("CREATE", &stream) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::park_timeout(Duration::from_millis(20));
+        }
+        servers == 1 || ask("DELETE", "")
+    }
+
+    /// Addresses, configuration and folders of servers that do not run yet.
+    fn written(setup: NatsSetup<'_>) -> NatsServers {
+        let folder = tempfile::tempdir().unwrap();
+        let routes: Vec<String> = (0..setup.servers).map(|_| free_address()).collect();
+        let all_routes: Vec<String> = routes.iter().map(|at| format!("nats://{at}")).collect();
+        let mut members = Vec::new();
+        for (index, route) in routes.iter().enumerate() {
+            let (address, monitoring) = (free_address(), free_address());
+            let path = |name: &str| folder.path().join(format!("n{index}{name}"));
+            let mut text = format!(
+                "server_name: n{index}\nlisten: \"{address}\"\nhttp: \"{monitoring}\"\n\
+                 log_file: \"{}\"\n\
+                 jetstream {{\nstore_dir: \"{}\"\nsync_interval: {}\n{}\n}}\n{}\n",
+                path(".log").display(),
+                path("").display(),
+                setup.sync_interval,
+                setup.more_of_jetstream,
+                setup.more,
+            );
+            if setup.servers > 1 {
+                let routes = all_routes.join("\", \"");
+                write!(
+                    text,
+                    "cluster {{\nname: test\nlisten: \"{route}\"\nroutes: [\"{routes}\"]\n}}\n"
+                )
+                .unwrap();
+            }
+            fs::write(path(".conf"), text).unwrap();
+            members.push(Member { address, monitoring, process: None });
+        }
+        NatsServers { members, folder }
+    }
+
+    /// For all tests of a program: they end with that.
+    #[must_use]
+    pub fn shared(self) -> &'static NatsServers {
+        let remover = remove_at_the_end(self.folder.path());
+        &Box::leak(Box::new((self, remover))).0
+    }
+
+    fn spawn(&self, index: usize) -> ServerProcess {
+        let program = program();
+        assert!(
+            program.exists(),
+            "{} is missing: `cargo xtask test` puts it there, and `cargo xtask nats-server` does \
+             only that",
+            program.display()
+        );
+        let output = File::create(self.folder.path().join(format!("n{index}.out"))).unwrap();
+        let configuration = self.folder.path().join(format!("n{index}.conf"));
+        let mut command = attached(&[], &program);
+        command.arg("--config").arg(configuration);
+        ServerProcess::start(command, &output)
+    }
+
+    /// Waits until all that were started are ready; false when one has ended.
+    fn are_ready_or_gone(&self) -> bool {
+        let mut gone = false;
+        wait_until("NATS servers that are ready", || {
+            let mut ready = true;
+            for member in &self.members {
+                let Some(process) = &member.process else { continue };
+                gone |= process.has_ended();
+                ready &= is_healthy(&member.monitoring);
+            }
+            ready || gone
+        });
+        !gone
+    }
+
+    /// Waits until all servers that run are ready: they have a leader and what the others have.
+    #[track_caller]
+    pub fn await_ready(&self) {
+        assert!(self.are_ready_or_gone(), "a NATS server has ended");
+    }
+
+    /// Their addresses for clients.
+    pub fn addresses(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.address.clone()).collect()
+    }
+
+    /// Their addresses as URLs.
+    pub fn urls(&self) -> Vec<String> {
+        self.addresses().into_iter().map(|address| format!("nats://{address}")).collect()
+    }
+
+    /// The URLs of their monitoring.
+    pub fn monitoring(&self) -> Vec<String> {
+        self.members.iter().map(|member| format!("http://{}", member.monitoring)).collect()
+    }
+
+    /// Which server has this name.
+    #[track_caller]
+    pub fn index_of(&self, name: &str) -> usize {
+        let index = name.strip_prefix('n').and_then(|index| index.parse().ok());
+        index.filter(|index| *index < self.members.len()).unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    /// Kills a server, as a crash does.
+    pub fn crash(&mut self, index: usize) {
+        if let Some(process) = self.members[index].process.take() {
+            process.kill();
+        }
+    }
+
+    /// Starts a server that was killed, with the data that it has.
+    pub fn restart(&mut self, index: usize) {
+        self.members[index].process = Some(self.spawn(index));
+    }
+
+    /// Sends a server a signal.
+    pub fn signal(&self, index: usize, signal: Signal) {
+        self.members[index].process.as_ref().unwrap().signal(signal);
+    }
+
+    /// What a server has written to its log and its output.
+    pub fn said(&self, index: usize) -> String {
+        let read = |name: &str| {
+            let path = self.folder.path().join(format!("n{index}{name}"));
+            fs::read_to_string(path).unwrap_or_default()
+        };
+        read(".log") + &read(".out")
+    }
+}
+
+impl Drop for NatsServers {
+    fn drop(&mut self) {
+        (0..self.members.len()).for_each(|index| self.crash(index));
+    }
+}
+
+/// The server's program: tests are in `TARGET/debug/deps`, examples beside that.
+fn program() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors().nth(3).unwrap().join(PROGRAM)
+}
+
+/// What JetStream answers a client that needs no login.
+fn ask(address: &str, subject: &str, question: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let bytes = question.len();
+    write!(
+        stream,
+        "CONNECT {{\"verbose\":false}}\r\nSUB _INBOX.ready 1\r\n\
+         PUB $JS.API.{subject} _INBOX.ready {bytes}\r\n{question}\r\n"
+    )?;
+    let mut lines = BufReader::new(stream).lines();
+    let mut line = || lines.next().unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
+    while !line()?.starts_with("MSG ") {}
+    line()
+}
+
+/// Whether a server says that all is well with it.
+fn is_healthy(address: &str) -> bool {
+    let asked = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET /healthz HTTP/1.1\r\nHost: nats\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    asked().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}

@@ -1,0 +1,202 @@
+//! PostgreSQL servers for tests: on a free port, in a temporary folder, gone with the test.
+
+use std::fs::{self, File, Permissions};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::attached::{ServerProcess, attached, remove_at_the_end};
+use crate::{PATIENCE, free_address};
+
+/// A server and its data. The user `spindle` may do all, without a password unless `pg_hba.conf` is
+/// changed; dropping this ends the server and removes its data.
+#[derive(Debug)]
+pub struct PostgresServer {
+    folder: TempDir,
+    address: String,
+    options: Vec<String>,
+    process: Option<ServerProcess>,
+}
+
+impl PostgresServer {
+    /// Makes an empty database and starts a server on it, with settings like `fsync=off`.
+    pub fn start(settings: &[&str]) -> PostgresServer {
+        let mut server = PostgresServer::prepared(settings);
+        let mut command = as_ordinary_user("initdb");
+        command.args(["--username=spindle", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+        run(command.args(["--no-sync", "--pgdata"]).arg(server.data()));
+        server.restart();
+        server
+    }
+
+    /// For all tests of a program: it ends with that.
+    #[must_use]
+    pub fn shared(self) -> &'static PostgresServer {
+        let remover = remove_at_the_end(self.folder.path());
+        &Box::leak(Box::new((self, remover))).0
+    }
+
+    /// A standby of this server, which it knows by this name.
+    pub fn standby(&self, name: &str) -> PostgresServer {
+        let mut standby = PostgresServer::prepared(&[]);
+        let mut command = as_ordinary_user("pg_basebackup");
+        let source = format!("{} user=spindle application_name={name}", self.parameters());
+        command.args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--dbname"]);
+        run(command.arg(source).arg("--pgdata").arg(standby.data()));
+        standby.restart();
+        standby
+    }
+
+    fn prepared(settings: &[&str]) -> PostgresServer {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        // It takes no folder that others may read.
+        fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
+        if is_root() {
+            // PostgreSQL refuses root; Debian's package brings this user.
+            let postgres = nix::unistd::User::from_name("postgres").unwrap().unwrap();
+            for folder in [folder.path(), &data] {
+                let (user, group) = (postgres.uid.as_raw(), postgres.gid.as_raw());
+                chown(folder, Some(user), Some(group)).unwrap();
+            }
+        }
+        let options = settings.iter().flat_map(|&setting| ["-c".to_owned(), setting.to_owned()]);
+        PostgresServer {
+            folder,
+            address: free_address(),
+            options: options.collect(),
+            process: None,
+        }
+    }
+
+    /// Its data folder, with `pg_hba.conf` in it.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn parameters(&self) -> String {
+        let (host, port) = self.address.rsplit_once(':').unwrap();
+        format!("host={host} port={port}")
+    }
+
+    /// The URL for a user, who may have a password behind a colon.
+    pub fn url(&self, user: &str) -> String {
+        format!("postgres://{user}@{}/postgres", self.address)
+    }
+
+    /// Starts it on the port and data that it had, and waits until it takes connections.
+    pub fn restart(&mut self) {
+        assert!(self.process.is_none(), "it runs");
+        let log_path = self.folder.path().join("server.log");
+        let log = File::options().create(true).append(true).open(&log_path).unwrap();
+        let mut process = ServerProcess::start(self.command(), &log);
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(&self.address).is_err()
+            || self.try_sql("spindle", "SELECT 1").is_err()
+        {
+            let said = || fs::read_to_string(&log_path).unwrap_or_default();
+            assert!(Instant::now() < deadline, "PostgreSQL does not start: {}", said());
+            if process.has_ended() {
+                // The processes of a killed server need a moment to notice.
+                process = ServerProcess::start(self.command(), &log);
+            }
+            thread::park_timeout(Duration::from_millis(20));
+        }
+        self.process = Some(process);
+    }
+
+    fn command(&self) -> Command {
+        let (host, port) = self.address.rsplit_once(':').unwrap();
+        let mut command = as_ordinary_user("postgres");
+        command.args(["-h", host, "-p", port, "-D"]).arg(self.data());
+        command.arg("-k").arg(self.folder.path()).args(&self.options);
+        command
+    }
+
+    /// Kills it without a word.
+    pub fn kill(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
+    /// Sends its first process a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pids = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
+        let pid = pids.lines().next().unwrap().parse().unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    /// What statements answer: a line for each row, with `|` between columns.
+    #[track_caller]
+    pub fn sql(&self, statements: &str) -> String {
+        self.sql_as("spindle", statements)
+    }
+
+    /// The same as another role.
+    #[track_caller]
+    pub fn sql_as(&self, role: &str, statements: &str) -> String {
+        self.try_sql(role, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
+    }
+
+    fn try_sql(&self, role: &str, statements: &str) -> Result<String, String> {
+        // By the socket, where no settings of TLS and passwords for hosts are in the way.
+        let mut command = Command::new(program("psql"));
+        let (_, port) = self.address.rsplit_once(':').unwrap();
+        command.arg("--host").arg(self.folder.path()).args(["--port", port]);
+        command.args(["--username", role, "--dbname=postgres", "--no-psqlrc", "--quiet"]);
+        command.args(["--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--command"]);
+        let output = command.arg(statements).env_clear().output().unwrap();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8(output.stdout).unwrap().trim_end().to_owned())
+    }
+
+    /// Makes a primary of a standby.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote()"), "t");
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+}
+
+#[track_caller]
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+fn as_ordinary_user(name: &str) -> Command {
+    let options: &[&str] =
+        if is_root() { &["--reuid=postgres", "--regid=postgres", "--clear-groups"] } else { &[] };
+    attached(options, &program(name))
+}
+
+/// Debian keeps PostgreSQL's server programs apart, by version.
+fn program(name: &str) -> PathBuf {
+    let versions = fs::read_dir(Path::new("/usr/lib/postgresql")).into_iter().flatten();
+    let programs = versions.map(|version| version.unwrap().path().join("bin").join(name));
+    programs.filter(|program| program.is_file()).max().unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}

@@ -1,0 +1,123 @@
+//! The nodes that share the server's log, and who leads.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use spindle_cluster::{Node, NodeStatus, Role, Status};
+use spindle_core::audit::Action;
+use spindle_core::job::Origin;
+use spindle_http::{Answered, Code, Pass, Problem};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+
+/// The server's cluster, as the node that answers sees it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClusterBody {
+    /// Whether the log is one that several nodes share. A server with a log of its own is its only node, and leads.
+    shared: bool,
+    /// The node that answers.
+    node: String,
+    /// What it does: `leader`, `follower`, `campaigning`, `stepping-down` or `stepped-down`.
+    role: &'static str,
+    /// How often the lead has begun anew, as far as this node knows.
+    epoch: u64,
+    /// Who leads; null if this node hears nobody that does.
+    leader: Option<String>,
+    /// All nodes that were heard in the last hour, by name.
+    nodes: Vec<NodeBody>,
+}
+
+/// One node of a cluster.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct NodeBody {
+    /// Its name.
+    node: String,
+    /// What it does, or did when it was last heard.
+    role: &'static str,
+    /// Whether it was heard within the last second.
+    live: bool,
+    /// How many milliseconds ago it was heard.
+    heard_ms: u64,
+    /// The epoch that it leads, or the highest that it has read.
+    epoch: u64,
+    /// The position behind the last record that it has read, or that is durable where it leads.
+    position: u64,
+    /// How many records it is behind the leader; null if nobody is heard to lead.
+    lag: Option<u64>,
+    /// Where other nodes reach it; null if they do not.
+    address: Option<String>,
+    /// Its version.
+    version: String,
+}
+
+impl From<Status> for ClusterBody {
+    fn from(status: Status) -> ClusterBody {
+        let Status { node, role, epoch, leader, nodes } = status;
+        let nodes = nodes.into_iter().map(NodeBody::from).collect();
+        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes }
+    }
+}
+
+impl From<NodeStatus> for NodeBody {
+    fn from(status: NodeStatus) -> NodeBody {
+        let NodeStatus { node, role, live, heard_ms, epoch, position, lag, address, version } =
+            status;
+        let role = role.word();
+        NodeBody { node, role, live, heard_ms, epoch, position, lag, address, version }
+    }
+}
+
+/// A server with a log of its own, whose name is the machine's.
+fn alone(host: &str, epoch: u64, position: u64) -> ClusterBody {
+    let (node, role) = (host.to_owned(), Role::Leader.word());
+    let only = NodeBody {
+        node: node.clone(),
+        role,
+        live: true,
+        heard_ms: 0,
+        epoch,
+        position,
+        lag: Some(0),
+        address: None,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    ClusterBody { shared: false, leader: Some(node.clone()), node, role, epoch, nodes: vec![only] }
+}
+
+/// What `GET /api/v1/cluster` says of a node, in JSON: for a follower, which has no API.
+pub fn cluster_body(node: &Node) -> String {
+    let body = ClusterBody::from(node.status());
+    serde_json::to_string(&body).unwrap_or_default()
+}
+
+/// The nodes that share the server's log, who leads, and how far the others are behind. Every node answers this
+/// itself, also while nobody leads; where clients have to show a token, the leader answers for all.
+#[utoipa::path(get, path = "/api/v1/cluster", operation_id = "cluster", tag = "server",
+    responses((status = 200, description = "The nodes", body = ClusterBody)))]
+pub(crate) async fn show(State(api): State<Api>) -> Json<ClusterBody> {
+    Json(match &api.options().cluster {
+        Some(node) => node.status().into(),
+        None => alone(&api.options().host, api.engine().epoch(), api.engine().durable().0),
+    })
+}
+
+/// Let another node lead. The answer comes before the lead has changed: connections are ended in order, what is under
+/// way is answered, and then the first other node that is ready begins to lead, mostly within a second.
+#[utoipa::path(post, path = "/api/v1/cluster/step-down", operation_id = "step_down", tag = "server",
+    responses(
+        (status = 202, description = "This node steps down"),
+        (status = 409, description = "The server does not share its log: nobody could take over")))]
+pub(crate) async fn step_down(State(api): State<Api>, pass: Pass) -> Answered<Response> {
+    let Some(node) = &api.options().cluster else {
+        let why = "this server has a log of its own: there is no other node to lead";
+        return Err(Problem::new(Code::NotShared, why));
+    };
+    let mut audit = pass.audit(Origin::Api);
+    let name = node.name().to_owned();
+    api.bridge().change(|engine| engine.people(&mut audit).note(Action::StepDown, name)).await?;
+    node.ask_to_step_down();
+    Ok(StatusCode::ACCEPTED.into_response())
+}
