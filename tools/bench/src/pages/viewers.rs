@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const REQUEST: &[u8] = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const HEAD_END: &[u8] = b"\r\n\r\n";
 /// What a feed says when something happened.
 const MOVED: &[u8] = b"event: moved";
 const POLL: Duration = Duration::from_millis(50);
@@ -29,10 +30,8 @@ impl Watch {
     /// Opens so many feeds. Each has one of `paths`, in turn, which is read when the feed says that
     /// something moved; without paths nothing is read.
     pub(super) fn begin(http: SocketAddr, feeds: usize, paths: Vec<String>) -> Result<Self> {
-        let mut open = vec![];
-        for _ in 0..feeds {
-            open.push(Feed::open(http)?);
-        }
+        let asked = (0..feeds).map(|_| Feed::ask(http)).collect::<Result<Vec<_>>>()?;
+        let open = asked.into_iter().map(Feed::begin).collect::<Result<_>>()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let thread = thread::spawn(move || watch(open, http, &paths, &over, LATENESS_MAX));
@@ -94,11 +93,23 @@ struct Feed {
 }
 
 impl Feed {
-    fn open(http: SocketAddr) -> Result<Self> {
+    fn ask(http: SocketAddr) -> Result<std::net::TcpStream> {
         let mut stream = connect(http)?;
         stream.write_all(REQUEST)?;
+        Ok(stream)
+    }
+
+    /// Waits for the head of the answer: from then on the feed says what happens. The last one of a
+    /// thousand that are asked for would otherwise begin when a short load is over.
+    fn begin(mut stream: std::net::TcpStream) -> Result<Self> {
+        let (mut bytes, mut chunk) = (vec![], [0; 4096]);
+        while !bytes.windows(HEAD_END.len()).any(|part| part == HEAD_END) {
+            let count = stream.read(&mut chunk).context("a feed does not begin")?;
+            ensure!(count > 0, "the server refused a feed");
+            bytes.extend_from_slice(&chunk[..count]);
+        }
         stream.set_nonblocking(true)?;
-        Ok(Self { stream: TcpStream::from_std(stream), bytes: vec![], heard: 0 })
+        Ok(Self { stream: TcpStream::from_std(stream), bytes, heard: 0 })
     }
 
     /// Reads what is there: whether it says that something moved.
@@ -127,21 +138,24 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::mpsc;
 
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+
     /// A server of one feed, which says these one after the other, when told to.
     fn feed_of(said: &'static [&'static [u8]]) -> (Feed, mpsc::Sender<()>, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let feed = Feed::open(listener.local_addr().unwrap()).unwrap();
+        let asked = Feed::ask(listener.local_addr().unwrap()).unwrap();
         let (go, next) = mpsc::channel();
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
+            stream.write_all(HEAD).unwrap();
             for part in said {
                 next.recv().unwrap();
                 stream.write_all(part).unwrap();
             }
             next.recv().unwrap_err();
         });
-        (feed, go, server)
+        (Feed::begin(asked).unwrap(), go, server)
     }
 
     fn await_bytes(feed: &mut Feed) -> Result<bool> {
@@ -157,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_feed_is_heard_even_if_its_word_comes_in_two_parts() {
-        let (mut feed, go, server) = feed_of(&[b"HTTP/1.1 200 OK\r\n\r\nevent: mo", b"ved\n\n"]);
+        let (mut feed, go, server) = feed_of(&[b"event: mo", b"ved\n\n"]);
         go.send(()).unwrap();
         assert!(!await_bytes(&mut feed).unwrap());
         go.send(()).unwrap();
@@ -172,9 +186,24 @@ mod tests {
     fn a_feed_that_says_nothing_fails_the_run() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let http = listener.local_addr().unwrap();
-        let feeds = vec![Feed::open(http).unwrap(), Feed::open(http).unwrap()];
+        let asked = [Feed::ask(http).unwrap(), Feed::ask(http).unwrap()];
+        let mut held = vec![];
+        for _ in &asked {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(HEAD).unwrap();
+            held.push(stream);
+        }
+        let feeds = asked.map(|stream| Feed::begin(stream).unwrap()).into();
         let ended = watch(feeds, http, &[], &AtomicBool::new(true), Duration::ZERO);
         let said = ended.unwrap_err().to_string();
         assert_eq!(said, "2 of 2 feeds said nothing while jobs ran");
+    }
+
+    #[test]
+    fn a_feed_that_is_refused_fails_the_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let asked = Feed::ask(listener.local_addr().unwrap()).unwrap();
+        drop(listener.accept().unwrap());
+        assert!(Feed::begin(asked).is_err());
     }
 }
