@@ -103,7 +103,10 @@ export class Attempt {
   readonly #transport: Transport;
   readonly #heartbeatMs: number;
   readonly #aborted = new AbortController();
-  readonly #heartbeats = new AbortController();
+  /** Ends the heartbeat that is under way. Most jobs are done before the first one. */
+  #beating: AbortController | undefined;
+  /** The task has ended, or does not count any more: the lease is not extended further. */
+  #isLetGo = false;
   readonly #reporter: Reporter;
   readonly #tasks: ReadonlyMap<string, AnyTask>;
   #timers: NodeJS.Timeout[] = [];
@@ -120,12 +123,16 @@ export class Attempt {
     const leaseMs = leased.lease_ms ?? Infinity;
     this.#heartbeatMs = heartbeatMs ?? leaseMs / 3;
     this.#deadline = performance.now() + leaseMs;
+    const aborted = this.#aborted;
     this.context = {
       id: leased.id,
       uuid: leased.uuid,
       queue: task.queue,
       attempt: leased.attempt,
-      signal: this.#aborted.signal,
+      // Made when it is asked for: it costs more than all else here.
+      get signal() {
+        return aborted.signal;
+      },
       client,
       traceparent: leased.traceparent,
       after: leased.after ?? [],
@@ -152,8 +159,10 @@ export class Attempt {
 
   /** Tells the server how the attempt ended. What it refuses to keep makes the attempt fail. */
   async report(report: Report): Promise<Ending> {
-    const { reason } = this.context.signal as { reason?: unknown };
-    if (this.#isOver && reason instanceof LeaseEndedError) return { kind: "lost", error: reason };
+    if (this.#isOver) {
+      const { reason } = this.context.signal as { reason?: unknown };
+      if (reason instanceof LeaseEndedError) return { kind: "lost", error: reason };
+    }
     try {
       await this.#send(report);
       return report.ending;
@@ -244,7 +253,7 @@ export class Attempt {
     });
     const beat = this.#after(Math.min(this.#heartbeatMs, overMs), () => {
       void this.#beat().then((isLive) => {
-        if (this.#heartbeats.signal.aborted || !isLive) return;
+        if (this.#isLetGo || !isLive) return;
         clearTimeout(end);
         this.#timers = this.#timers.filter((timer) => timer !== end && timer !== beat);
         this.#watchLease();
@@ -255,7 +264,7 @@ export class Attempt {
   /** Extends the lease. False if there is no lease to extend any more. */
   async #beat(): Promise<boolean> {
     const leaseMs = this.#leased.lease_ms ?? 0;
-    const { signal } = this.#heartbeats;
+    const { signal } = (this.#beating = new AbortController());
     const retryForMs = this.#deadline - performance.now();
     const sent = performance.now();
     try {
@@ -302,7 +311,7 @@ export class Attempt {
       if (end === undefined) throw error;
       const ended = leaseEnded(end, error);
       // After the task's end it is the report that has ended the lease.
-      if (!this.#heartbeats.signal.aborted) {
+      if (!this.#isLetGo) {
         this.#isOver = true;
         this.abort(ended);
       }
@@ -318,7 +327,8 @@ export class Attempt {
 
   /** Ends heartbeats and timers. */
   #letGo(): void {
-    this.#heartbeats.abort();
+    this.#isLetGo = true;
+    this.#beating?.abort();
     for (const timer of this.#timers) clearTimeout(timer);
     this.#timers = [];
   }

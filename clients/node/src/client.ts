@@ -249,11 +249,14 @@ export class Spindle {
     body?: unknown,
     options: { headers?: Record<string, string>; signal?: AbortSignal } = {},
   ): Promise<unknown> {
+    const { headers = {}, signal } = options;
+    const lowerCase = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]);
     const answer = await this.#transport.call({
       method,
       path,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      ...options,
+      headers: Object.fromEntries(lowerCase) as Record<string, string>,
+      signal,
       repeatable: method !== "POST" && method !== "PATCH",
     });
     return answer.body;

@@ -1,9 +1,9 @@
 import * as http from "node:http";
 import * as https from "node:https";
-import type { Socket } from "node:net";
 
 import { retryDelayMs, sleep, timerMilliseconds } from "./duration.js";
 import { ApiError, apiError, ConnectionError, type Problem, UnavailableError } from "./errors.js";
+import { connectionError, isUntrusted, type Outgoing, Pool } from "./pool.js";
 import type { Settings } from "./settings.js";
 
 /** One request of the API. */
@@ -13,6 +13,7 @@ export interface Call {
   path: string;
   /** JSON text. */
   body?: string;
+  /** Names in lower case. */
   headers?: Record<string, string>;
   /** How long the server may wait before it answers. The request gets a connection of its own kind. */
   waitMs?: number;
@@ -21,55 +22,48 @@ export interface Call {
   /** How long it is repeated, if not as long as the client's `retryFor`; 0 sends it once. */
   retryForMs?: number;
   signal?: AbortSignal | undefined;
-  /**
-   * How the signal ends a request that is under way. `hang up` closes the connection. `half-close` only
-   * ends what this side sends, so that an answer that was already on its way is still read.
-   */
+  /** How the signal ends a request that is under way: see `Limits`. Default `hang up`. */
   onAbort?: "hang up" | "half-close";
 }
 
 export interface Answer {
   status: number;
-  headers: http.IncomingHttpHeaders;
   /** What the JSON says; undefined if there is none. */
   body: unknown;
   /** The request may have been received more than once. */
   repeated: boolean;
 }
 
-/** Idle connections are closed before the server does it, which is after a minute by default. */
-const IDLE_MS = 45_000;
 /** The longest wait between two tries. */
 const RETRY_CAP_MS = 2_000;
-/** How long an answer may still come after a connection was half-closed. */
-const LINGER_MS = 2_000;
-/** The server is asked before it is sent a larger body, and this long it may take to say so. */
+/** The server is asked before it is sent a larger body: it closes the connection of one that it refuses. */
 const ASK_BYTES = 1024 * 1024;
-const ASK_MS = 2_000;
-/** What a client's own certificate checks fail with; a second try would fail as well. */
-const UNTRUSTED = /^(ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO_(VERIFY|GET))|EPROTO/;
+/** What may stand in a request's line, and in its fields: nothing a program says becomes a line of its own. */
+const PATH = /^[\x21-\x7e]+$/;
+const FIELD_NAME = /^[\w!#$%&'*+.^`|~-]+$/;
+const FIELD_VALUE = /^[\x20-\x7e]*$/;
 
 /** Sends requests over connections that are kept, and repeats them where that is safe. */
 export class Transport {
   readonly #settings: Settings;
   readonly #prefix: string;
-  readonly #request: typeof http.request;
-  readonly #calls: http.Agent;
+  readonly #calls: Pool;
   /** Waits are many and long: they must not keep calls from a connection. */
-  readonly #waits: http.Agent;
+  readonly #waits: Pool;
+  readonly #streams = new Set<http.ClientRequest>();
 
   constructor(settings: Settings) {
     this.#settings = settings;
-    this.#prefix = `${settings.base.pathname.replace(/\/$/, "")}/api/v1/`;
-    const isHttps = settings.base.protocol === "https:";
-    this.#request = isHttps ? https.request : http.request;
-    const agent = (maxSockets: number) => {
-      const scheduling = "lifo" as const;
-      const options = { keepAlive: true, noDelay: true, timeout: IDLE_MS, scheduling, maxSockets };
-      return isHttps ? new https.Agent({ ...options, ...settings.tls }) : new http.Agent(options);
+    const { base } = settings;
+    this.#prefix = `${base.pathname.replace(/\/$/, "")}/api/v1/`;
+    const origin = {
+      name: base.origin,
+      host: hostOf(base),
+      port: Number(base.port) || (isHttps(base) ? 443 : 80),
+      tls: isHttps(base) ? settings.tls : undefined,
     };
-    this.#calls = agent(settings.maxSockets);
-    this.#waits = agent(Infinity);
+    this.#calls = new Pool(origin, settings.maxSockets);
+    this.#waits = new Pool(origin, Infinity);
   }
 
   /** How long requests are repeated that do not say it. */
@@ -79,8 +73,9 @@ export class Transport {
 
   /** Closes the connections that are open. */
   close(): void {
-    this.#calls.destroy();
-    this.#waits.destroy();
+    this.#calls.close();
+    this.#waits.close();
+    for (const request of this.#streams) request.destroy();
   }
 
   /** Sends a request until it is answered, refused for good, or the time for it is over. */
@@ -108,8 +103,16 @@ export class Transport {
    * fails when nothing comes for `idleMs`.
    */
   async stream(call: Call, idleMs: number): Promise<http.IncomingMessage> {
-    const response = await this.#withToken(call, "head");
-    if (response.statusCode !== 200) throw refusal(response, await textOf(response));
+    const response = await this.#withToken(
+      (token) => this.#open(call, token),
+      (response) => response.statusCode ?? 0,
+      (refused) => refused.resume(),
+    );
+    const status = response.statusCode ?? 0;
+    if (status !== 200) {
+      const field = (name: string) => response.headers[name]?.toString();
+      throw refusal(status, response.statusMessage ?? "", field, await textOf(response));
+    }
     response.setTimeout(idleMs, () => {
       response.destroy(new Error(`nothing came for ${idleMs} ms`));
     });
@@ -117,116 +120,92 @@ export class Transport {
   }
 
   async #answered(call: Call): Promise<Omit<Answer, "repeated">> {
-    const response = await this.#withToken(call, "whole");
-    const text = await textOf(response);
-    const status = response.statusCode ?? 0;
-    if (status < 200 || status > 299) throw refusal(response, text);
-    return { status, headers: response.headers, body: text === "" ? undefined : parsed(text) };
+    const { signal, onAbort = "hang up", waitMs } = call;
+    const limits = { limitMs: this.#settings.requestTimeoutMs + (waitMs ?? 0), signal, onAbort };
+    const pool = waitMs === undefined ? this.#calls : this.#waits;
+    const response = await this.#withToken(
+      (token) => pool.send(this.#outgoing(call, token), limits),
+      (response) => response.status,
+    );
+    const { status, reason } = response;
+    const text = response.body.toString();
+    if (status < 200 || status > 299) throw refusal(status, reason, (name) => response.header(name), text);
+    return { status, body: text === "" ? undefined : parsed(text) };
   }
 
   /** A token that the server refuses may have been replaced in its file. */
-  async #withToken(call: Call, limited: Limited): Promise<http.IncomingMessage> {
+  async #withToken<Response>(
+    send: (token: string | undefined) => Promise<Response>,
+    statusOf: (response: Response) => number,
+    drop?: (refused: Response) => void,
+  ): Promise<Response> {
     const { token } = this.#settings;
     const used = token.current;
-    const response = await this.#send(call, used, limited);
-    if (response.statusCode !== 401 || !token.hasAnother(used)) return response;
-    response.resume();
-    return this.#send(call, token.current, limited);
+    const response = await send(used);
+    if (statusOf(response) !== 401 || !token.hasAnother(used)) return response;
+    drop?.(response);
+    return send(token.current);
   }
 
-  #send(call: Call, token: string | undefined, limited: Limited): Promise<http.IncomingMessage> {
-    const { base, requestTimeoutMs } = this.#settings;
-    const headers: Record<string, string | number> = { accept: "application/json", ...call.headers };
-    if (call.body !== undefined) {
-      headers["content-type"] = "application/json";
-      const bytes = Buffer.byteLength(call.body);
-      headers["content-length"] = bytes;
-      if (bytes > ASK_BYTES) headers["expect"] = "100-continue";
+  #outgoing(call: Call, token: string | undefined): Outgoing {
+    const { method, path, body = "" } = call;
+    const fields: Record<string, string | number> = { host: this.#settings.base.host, accept: "application/json" };
+    const length = Buffer.byteLength(body);
+    if (length > 0) fields["content-type"] = "application/json";
+    Object.assign(fields, call.headers);
+    if (length > 0 || method !== "GET") fields["content-length"] = length;
+    if (length > ASK_BYTES) fields["expect"] = "100-continue";
+    if (token !== undefined) fields["authorization"] = `Bearer ${token}`;
+    if (!PATH.test(path)) throw new TypeError(`${JSON.stringify(path)} is no path of the API`);
+    let head = `${method} ${this.#prefix}${path} HTTP/1.1\r\n`;
+    for (const name in fields) {
+      const value = `${fields[name]}`;
+      if (!FIELD_NAME.test(name) || !FIELD_VALUE.test(value)) {
+        throw new TypeError(`the field ${JSON.stringify(name)} has characters that HTTP does not allow there`);
+      }
+      head += `${name}: ${value}\r\n`;
     }
-    if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
-    return exchange(
-      this.#request({
-        agent: call.waitMs === undefined ? this.#calls : this.#waits,
-        method: call.method,
-        hostname: base.hostname.replace(/^\[(.*)\]$/, "$1"),
-        port: base.port,
-        path: this.#prefix + call.path,
-        headers,
-      }),
-      { call, where: base.origin, limited, limitMs: requestTimeoutMs + (call.waitMs ?? 0) },
-    );
+    return { head: `${head}\r\n`, body, isAsked: length > ASK_BYTES };
+  }
+
+  /** Waits for the head of an answer that comes bit by bit. */
+  #open(call: Call, token: string | undefined): Promise<http.IncomingMessage> {
+    const { base, requestTimeoutMs, tls } = this.#settings;
+    const { signal } = call;
+    const headers = { ...call.headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
+    const target = { hostname: hostOf(base), port: base.port, path: this.#prefix + call.path };
+    const how = { method: call.method, ...target, headers, agent: false as const };
+    return new Promise((resolve, reject) => {
+      const request = isHttps(base) ? https.request({ ...how, ...tls }) : http.request(how);
+      this.#streams.add(request);
+      const limit = setTimeout(() => {
+        request.destroy(new Error(`no answer within ${requestTimeoutMs} ms`));
+      }, timerMilliseconds(requestTimeoutMs));
+      const abort = () => request.destroy();
+      request.on("error", (error) => reject(signal?.aborted ? signal.reason : connectionError(base.origin, error, true)));
+      request.once("response", (response) => {
+        clearTimeout(limit);
+        resolve(response);
+      });
+      request.once("close", () => {
+        clearTimeout(limit);
+        signal?.removeEventListener("abort", abort);
+        this.#streams.delete(request);
+      });
+      if (signal?.aborted) abort();
+      else signal?.addEventListener("abort", abort, { once: true });
+      request.end();
+    });
   }
 }
 
-/** Which part of an answer has to come within the time for it. */
-type Limited = "head" | "whole";
-
-/** Sends one request, and waits for the head of its answer. */
-function exchange(
-  request: http.ClientRequest,
-  how: { call: Call; where: string; limited: Limited; limitMs: number },
-): Promise<http.IncomingMessage> {
-  const { call, where, limited, limitMs } = how;
-  return new Promise((resolve, reject) => {
-    const { signal } = call;
-    let connected = false;
-    const limit = setTimeout(() => {
-      request.destroy(new Error(`no answer within ${limitMs} ms`));
-    }, timerMilliseconds(limitMs));
-    const abort = () => endEarly(request, connected && call.onAbort === "half-close");
-    const done = () => {
-      clearTimeout(limit);
-      signal?.removeEventListener("abort", abort);
-    };
-    request.once("socket", (socket: Socket) => {
-      connected = !socket.connecting;
-      if (connected) return;
-      const event = "encrypted" in socket ? "secureConnect" : "connect";
-      socket.once(event, () => (connected = true));
-    });
-    request.on("error", (error: NodeJS.ErrnoException) => {
-      done();
-      reject(signal?.aborted ? signal.reason : connectionError(where, error, connected));
-    });
-    request.once("response", (response) => {
-      // The rest of it may still take too long, or be aborted.
-      response.once("close", done);
-      if (limited === "head") clearTimeout(limit);
-      resolve(response);
-    });
-    if (signal?.aborted) abort();
-    else signal?.addEventListener("abort", abort, { once: true });
-    sendBody(request, call.body);
-  });
+function isHttps(base: URL): boolean {
+  return base.protocol === "https:";
 }
 
-/**
- * Sends the body, a large one only once the server asks for it: one that refuses it closes the
- * connection, and its answer could be lost behind what is still being sent.
- */
-function sendBody(request: http.ClientRequest, body: string | undefined): void {
-  if (!request.hasHeader("expect")) return void request.end(body);
-  request.flushHeaders();
-  const send = () => {
-    clearTimeout(unasked);
-    request.off("continue", send);
-    request.end(body);
-  };
-  const unasked = setTimeout(send, ASK_MS);
-  request.once("continue", send);
-  request.once("close", () => clearTimeout(unasked));
-  request.once("response", (response) => {
-    clearTimeout(unasked);
-    request.socket?.on("error", () => undefined);
-    if (!request.writableEnded) response.once("end", () => request.destroy());
-  });
-}
-
-function endEarly(request: http.ClientRequest, canStillAnswer: boolean): void {
-  if (!canStillAnswer || !request.socket) return void request.destroy();
-  request.socket.end();
-  const linger = setTimeout(() => request.destroy(), LINGER_MS);
-  request.once("close", () => clearTimeout(linger));
+/** As sockets name it: an IPv6 address has no brackets. */
+function hostOf(base: URL): string {
+  return base.hostname.replace(/^\[(.*)\]$/, "$1");
 }
 
 /** The whole of an answer. One that breaks off is an error. */
@@ -249,35 +228,30 @@ function parsed(text: string): unknown {
   }
 }
 
-function refusal(response: http.IncomingMessage, text: string): ApiError {
-  const status = response.statusCode ?? 0;
-  const retryAfterS = Number(response.headers["retry-after"]);
+/** A field of an answer's head, by its name in lower case. */
+type Field = (name: string) => string | undefined;
+
+function refusal(status: number, reason: string, field: Field, text: string): ApiError {
+  const retryAfterS = Number(field("retry-after"));
   const retryAfterMs = Number.isFinite(retryAfterS) ? retryAfterS * 1000 : undefined;
-  return apiError(status, problemOf(response, text), retryAfterMs);
+  return apiError(status, problemOf(status, reason, field, text), retryAfterMs);
 }
 
 /** A proxy, or a server without a place for a client, refuses in its own words. */
-function problemOf(response: http.IncomingMessage, text: string): Problem {
-  if (/json/.test(response.headers["content-type"] ?? "")) {
+function problemOf(status: number, reason: string, field: Field, text: string): Problem {
+  if (/json/.test(field("content-type") ?? "")) {
     try {
       return JSON.parse(text) as Problem;
     } catch {
       // Then its text is all there is.
     }
   }
-  const status = `${response.statusCode} ${response.statusMessage ?? ""}`.trim();
-  return { detail: [status, text.trim().slice(0, 200)].filter(Boolean).join(": ") };
+  const line = `${status} ${reason}`.trim();
+  return { detail: [line, text.trim().slice(0, 200)].filter(Boolean).join(": ") };
 }
 
-function connectionError(where: string, error: NodeJS.ErrnoException, connected: boolean) {
-  const untrusted = UNTRUSTED.test(error.code ?? "");
-  // The name of a server may have several addresses; Node says nothing but the codes then.
-  const reason = error.message.trim() || error.code || error.name;
-  const hint = untrusted ? " (caFile or SPINDLE_CA_FILE names the authorities to trust)" : "";
-  return new ConnectionError(`${where}: ${reason}${hint}`, connected && !untrusted, error);
-}
-
-function maybeReceived(error: unknown): boolean {
+/** Whether the server may have done what it was asked for. */
+export function maybeReceived(error: unknown): boolean {
   if (error instanceof ConnectionError) return error.maybeReceived;
   // The server's own refusals have changed nothing; those of a proxy have no code of ours.
   return error instanceof ApiError && error.problem.code === undefined;
@@ -291,6 +265,5 @@ function mayRepeat(error: unknown, call: Call): boolean {
 export function isPassing(error: unknown): boolean {
   if (error instanceof UnavailableError) return true;
   if (!(error instanceof ConnectionError) || error.cause instanceof SyntaxError) return false;
-  const { code = "" } = (error.cause ?? {}) as NodeJS.ErrnoException;
-  return !UNTRUSTED.test(code);
+  return !isUntrusted(error.cause);
 }

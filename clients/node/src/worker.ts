@@ -5,7 +5,7 @@ import { Attempt, type Ending, type JobContext, type Shared } from "./attempt.js
 import { defaultClient, type Spindle } from "./client.js";
 import { milliseconds, retryDelayMs, sleep, type Duration } from "./duration.js";
 import { SpindleError, WorkerStoppedError } from "./errors.js";
-import { Reporter } from "./reporter.js";
+import { type NextJobs, Reporter } from "./reporter.js";
 import type { AnyTask } from "./task.js";
 import { isPassing } from "./transport.js";
 import type { Leased } from "./wire.js";
@@ -62,16 +62,16 @@ export class Worker {
   readonly #shared: Shared;
   readonly #stopTimeoutMs: number;
   readonly #signals: readonly NodeJS.Signals[];
-  /** What every request for jobs says. */
-  readonly #leaseFields: object;
+  /** What every request for jobs says, as JSON without its braces. */
+  readonly #leaseFields: string;
   readonly #emitter = new EventEmitter();
   /** Aborted when no further jobs are to be leased. */
   readonly #stopping = new AbortController();
   readonly #running = new Set<Attempt>();
   readonly #reporting = new Set<Attempt>();
-  /** Whether a request waits for jobs. One is enough: it asks for as many as there is room for. */
-  #isPolling = false;
-  /** Whether one is about to be sent. */
+  /** Whether jobs are asked for. One request is enough: it asks for as many as there is room for. */
+  #isAsking = false;
+  /** Whether a request that waits for jobs is about to be sent. */
   #isFilling = false;
   /** Requests for a job that failed, one after the other. */
   #failures = 0;
@@ -95,18 +95,18 @@ export class Worker {
     this.#concurrency = concurrency;
     this.#shared = {
       client: this.#client,
-      reporter: new Reporter(this.#client.transport),
+      reporter: new Reporter(this.#client.transport, () => this.#askNext()),
       tasks: this.#tasks,
       heartbeatMs: heartbeat === undefined ? undefined : milliseconds(heartbeat, "heartbeat"),
     };
     this.#stopTimeoutMs = milliseconds(options.stopTimeout ?? "25s", "stopTimeout");
     this.#signals = options.signals ?? ["SIGTERM", "SIGINT"];
-    this.#leaseFields = {
+    const fields = {
       queues: [...this.#tasks.keys()],
-      wait_s: WAIT_S,
       timeout_ms: lease === undefined ? undefined : milliseconds(lease, "lease"),
       worker: this.name,
     };
+    this.#leaseFields = JSON.stringify(fields).slice(1, -1);
     this.#ended = new Promise((resolve) => (this.#end = resolve));
   }
 
@@ -166,42 +166,54 @@ export class Worker {
    * ended: tasks that end together are followed by one request, not by one for the first of them.
    */
   #fill(): void {
-    if (this.#isFilling || this.#isPolling) return;
+    if (this.#isFilling || this.#isAsking) return;
     this.#isFilling = true;
     setImmediate(() => {
       this.#isFilling = false;
-      this.#fillNow();
+      // Reports bring the next jobs. And when the server takes no reports, it gives no jobs.
+      if (this.#shared.reporter.isSending) return;
+      const room = this.#room();
+      if (room > 0) void this.#receive(this.#lease(room));
     });
   }
 
-  #fillNow(): void {
-    const free = this.#concurrency - this.#running.size;
-    // The next jobs begin while the ends of the last ones are on their way to the disk; but when the
-    // server takes no reports, it gives no jobs.
-    const room = Math.min(free, this.#concurrency + free - this.#reporting.size);
-    if (room <= 0 || this.#stopping.signal.aborted) return;
-    this.#isPolling = true;
-    void this.#poll(Math.min(room, COUNT_MAX));
+  /** How many jobs to ask for. */
+  #room(): number {
+    if (this.#isAsking || this.#stopping.signal.aborted) return 0;
+    return Math.min(this.#concurrency - this.#running.size, COUNT_MAX);
   }
 
-  async #poll(count: number): Promise<void> {
+  /** The jobs that are asked for with reports. */
+  #askNext(): NextJobs | undefined {
+    const room = this.#room();
+    if (room <= 0) return undefined;
+    const lease = `{${this.#leaseFields},"count":${room}}`;
+    let next: NextJobs | undefined;
+    void this.#receive(new Promise((resolve, reject) => (next = { lease, resolve, reject })));
+    return next;
+  }
+
+  /** Does the jobs that are asked for. */
+  async #receive(asked: Promise<Leased[]>): Promise<void> {
+    this.#isAsking = true;
     try {
-      const jobs = await this.#lease(count);
+      const jobs = await asked;
       this.#failures = 0;
       for (const leased of jobs) void this.#perform(leased);
     } catch (error) {
-      await this.#pollFailed(error);
+      await this.#askFailed(error);
     }
-    this.#isPolling = false;
+    this.#isAsking = false;
     this.#fill();
     this.#endIfIdle();
   }
 
+  /** Waits for jobs. */
   async #lease(count: number): Promise<Leased[]> {
     const answer = await this.#client.transport.call({
       method: "POST",
       path: "lease",
-      body: JSON.stringify({ ...this.#leaseFields, count }),
+      body: `{${this.#leaseFields},"wait_s":${WAIT_S},"count":${count}}`,
       waitMs: WAIT_S * 1000,
       repeatable: false,
       retryForMs: 0,
@@ -212,7 +224,7 @@ export class Worker {
     return (answer.body as { jobs: Leased[] } | undefined)?.jobs ?? [];
   }
 
-  async #pollFailed(error: unknown): Promise<void> {
+  async #askFailed(error: unknown): Promise<void> {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
     if (!isPassing(error)) {
@@ -260,7 +272,7 @@ export class Worker {
   }
 
   #endIfIdle(): void {
-    const isBusy = this.#isPolling || this.#running.size > 0 || this.#reporting.size > 0;
+    const isBusy = this.#isAsking || this.#running.size > 0 || this.#reporting.size > 0;
     if (this.#stopping.signal.aborted && !isBusy) this.#end();
   }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use spindle_log::{
     ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Position, ReadError, Record,
-    SharedLog, Space, Stored, StoredRecords, SubmitError,
+    SharedLog, Space, Stored, StoredRecords, SubmitError, slice_of,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -249,13 +249,7 @@ impl Log for NatsLog {
         if position >= committed {
             return Err(ReadError::Absent { position, next: committed });
         }
-        let bytes = self.whole(position)?.bytes;
-        let end = u64::from(offset) + u64::from(len);
-        if end > bytes.len() as u64 {
-            let bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            return Err(ReadError::OutOfRange { position, offset, len, bytes });
-        }
-        Ok(bytes.slice(offset as usize..offset as usize + len as usize))
+        slice_of(&self.whole(position)?.bytes, position, offset, len)
     }
 
     fn trim_before(&self, position: Position) -> Result<(), LogError> {

@@ -162,6 +162,22 @@ pub enum ReadError {
     Failed { file: String, source: Arc<io::Error> },
 }
 
+/// Bytes `offset..offset + len` of the record at the position, of which all bytes are in memory: what
+/// [`Log::read_at`] answers for it.
+pub fn slice_of(
+    record: &Bytes,
+    position: Position,
+    offset: u32,
+    len: u32,
+) -> Result<Bytes, ReadError> {
+    let end = u64::from(offset) + u64::from(len);
+    if end > record.len() as u64 {
+        let bytes = u32::try_from(record.len()).unwrap_or(u32::MAX);
+        return Err(ReadError::OutOfRange { position, offset, len, bytes });
+    }
+    Ok(record.slice(offset as usize..offset as usize + len as usize))
+}
+
 /// Records in order, as [`Log::read`] gives them. Ends after the first error.
 pub type StoredRecords = Box<dyn Iterator<Item = Result<Stored, ReadError>> + Send>;
 

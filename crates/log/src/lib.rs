@@ -60,6 +60,7 @@ pub mod verify;
 
 pub use contract::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
+    slice_of,
 };
 #[doc(hidden)]
 pub use faults::Faults;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::contract::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
+    slice_of,
 };
 
 const RUN_RECORDS: usize = 1024;
@@ -166,13 +167,7 @@ impl Log for MemoryLog {
 
     fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError> {
         let log = self.records.lock();
-        let bytes = &log.committed(position)?.bytes;
-        let end = u64::from(offset) + u64::from(len);
-        if end > bytes.len() as u64 {
-            let bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            return Err(ReadError::OutOfRange { position, offset, len, bytes });
-        }
-        Ok(bytes.slice(offset as usize..offset as usize + len as usize))
+        slice_of(&log.committed(position)?.bytes, position, offset, len)
     }
 
     fn trim_before(&self, position: Position) -> Result<(), LogError> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use spindle_log::{
     Ack, Log, LogError, OnAnnouncement, Position, ReadError, Record, SharedLog, Space, Stored,
-    StoredRecords, SubmitError,
+    StoredRecords, SubmitError, slice_of,
 };
 
 /// The log itself, which every [`SharedLogHandle`] reaches until a test cuts it off. It takes one
@@ -276,10 +276,7 @@ impl Log for SharedLogHandle {
         let store = self.reach()?;
         let next = Position(store.next());
         let record = store.at(position.0).ok_or(ReadError::Absent { position, next })?;
-        let bytes = u32::try_from(record.bytes.len()).unwrap();
-        let out = ReadError::OutOfRange { position, offset, len, bytes };
-        let end = offset.checked_add(len).filter(|end| *end <= bytes).ok_or(out)?;
-        Ok(record.bytes.slice(offset as usize..end as usize))
+        slice_of(&record.bytes, position, offset, len)
     }
 
     fn trim_before(&self, position: Position) -> Result<(), LogError> {

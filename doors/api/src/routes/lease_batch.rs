@@ -1,21 +1,24 @@
-//! Reports about many leases in one request, with one wait for the disk.
+//! Reports about many leases in one request, and the next jobs, with one wait for the disk.
 
-use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use spindle_core::command::{Claim, Extend};
 use spindle_core::job::Cause;
-use spindle_engine::{Engine, Gated, Refused, WorkResult};
+use spindle_engine::{Gated, Refused, WorkResult};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::ended::lease_ended;
 use crate::extract::{RawBody, claim, parse};
 use crate::routes::leases::{
-    CompleteBody, ExtendBody, Extended, FailBody, LEASES_MAX, checked_ttr_ms,
+    CompleteBody, ExtendBody, Extended, FailBody, Held, LEASES_MAX, LeaseBody, Leased, Wanted,
+    checked_ttr_ms, hand_out,
 };
-use spindle_http::{Answered, Pass, Problem, ProblemBody};
+use crate::typed::{json_answer, to_json};
+use spindle_http::{Answered, GuardedBody, LeaseGuard, Pass, Problem, ProblemBody};
 
 /// Reports of a worker.
 #[derive(Deserialize, ToSchema)]
@@ -26,6 +29,11 @@ pub(crate) struct ReportsBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<ReportBody>, min_items = 1, max_items = 100)]
     leases: Vec<&'a RawValue>,
+    /// What `/api/v1/lease` takes: jobs are leased behind the reports, and the answer waits for the disk
+    /// once for both. It is refused for itself as well, and `count` is 1 if omitted.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<LeaseBody>)]
+    lease: Option<&'a RawValue>,
 }
 
 /// What a worker says of one lease: one of the four.
@@ -59,6 +67,26 @@ pub(crate) struct ReportsAnswer {
     refused: usize,
     /// One answer for each report, in the order of the request.
     answers: Vec<ReportAnswer>,
+    /// What became of the `lease`, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<NextAnswer>,
+}
+
+/// What became of the request for jobs.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum NextAnswer {
+    /// It is refused; the reports are not, for that.
+    Refused {
+        /// As the same request alone would have been refused.
+        problem: ProblemBody,
+    },
+    /// It is granted.
+    Leased {
+        /// As many as were ready, the first to be worked on first; none if there were none.
+        #[schema(value_type = Vec<Leased>, max_items = 100)]
+        jobs: Box<RawValue>,
+    },
 }
 
 /// What became of one report.
@@ -93,7 +121,7 @@ enum What {
 
 /// Report on up to 100 leases at once: complete, fail, extend or release each. Each report is taken
 /// or refused for itself, in the order of the request; the answer comes when all that are taken are
-/// on disk.
+/// on disk. A worker that goes on asks for its next jobs in the same request.
 #[utoipa::path(post, path = "/api/v1/leases/batch",
     operation_id = "report_on_leases", tag = "leases", request_body = ReportsBody,
     responses(
@@ -103,8 +131,8 @@ pub(crate) async fn batch(
     State(api): State<Api>,
     mut pass: Pass,
     RawBody(raw): RawBody,
-) -> Answered<Json<ReportsAnswer>> {
-    let ReportsBody { leases } = parse(&raw)?;
+) -> Answered<Response> {
+    let ReportsBody { leases, lease } = parse(&raw)?;
     if !(1..=LEASES_MAX).contains(&leases.len()) {
         return Err(Problem::out_of_range("there are 1 to 100 reports in a request"));
     }
@@ -112,27 +140,64 @@ pub(crate) async fn batch(
     for text in leases {
         reports.push(read(&api, &mut pass, text.get().as_bytes()).await);
     }
+    let wanted = lease.map(|text| Wanted::new(parse(text.get().as_bytes())?, &mut pass));
+
     let bytes = reports.iter().flatten().map(Report::bytes).sum();
-    let make = |engine: &Engine| make_all(engine, reports);
-    let made = api.bridge().change_with(bytes, make).await?;
+    api.bridge().room(bytes).await?;
+    let mut answer = Gated::open(());
+    let made = make_all(&api, reports, &mut answer);
+    // Before anything is awaited that takes time: one wait for the disk is enough for both.
+    let leased = match wanted {
+        None => None,
+        Some(Err(problem)) => Some(Err(problem)),
+        Some(Ok(wanted)) => {
+            let leased = answer.absorb(wanted.take(&api, wanted.wait_ms).await);
+            Some(leased.map_err(Problem::from))
+        }
+    };
+    api.bridge().durable(answer).await;
 
     let mut answers = Vec::with_capacity(made.len());
     for outcome in made {
-        answers.push(match outcome {
-            Ok(Made { ttr_ms: Some(ttr_ms), done: Ok(()), .. }) => {
-                ReportAnswer::Extended(Extended::now(&api, ttr_ms))
-            }
-            Ok(Made { ttr_ms: None, done: Ok(()), .. }) => ReportAnswer::Ended { ended: true },
-            Ok(Made { claim, done: Err(refused), .. }) => {
-                let problem = lease_ended(&api, claim, refused).await;
-                ReportAnswer::Refused { problem: problem.into() }
-            }
-            Err(problem) => ReportAnswer::Refused { problem: problem.into() },
-        });
+        answers.push(told(&api, outcome).await);
     }
     let is_refused = |answer: &&ReportAnswer| matches!(answer, ReportAnswer::Refused { .. });
     let refused = answers.iter().filter(is_refused).count();
-    Ok(Json(ReportsAnswer { taken: answers.len() - refused, refused, answers }))
+    let (lease, guards) = match leased {
+        None => (None, vec![]),
+        Some(leased) => handed_out(&api, &mut pass, leased).await,
+    };
+    let told = ReportsAnswer { taken: answers.len() - refused, refused, answers, lease };
+    Ok(json_answer(Body::new(GuardedBody::new(to_json(&told, 0), guards))))
+}
+
+/// What is said of a report.
+async fn told(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
+    let problem = match outcome {
+        Ok(Made { ttr_ms: Some(ttr_ms), done: Ok(()), .. }) => {
+            return ReportAnswer::Extended(Extended::now(api, ttr_ms));
+        }
+        Ok(Made { ttr_ms: None, done: Ok(()), .. }) => return ReportAnswer::Ended { ended: true },
+        Ok(Made { claim, done: Err(refused), .. }) => lease_ended(api, claim, refused).await,
+        Err(problem) => problem,
+    };
+    ReportAnswer::Refused { problem: problem.into() }
+}
+
+/// What is said of the request for jobs. A refusal of it does not take back the reports.
+async fn handed_out(
+    api: &Api,
+    pass: &mut Pass,
+    leased: Answered<Vec<Held>>,
+) -> (Option<NextAnswer>, Vec<LeaseGuard>) {
+    let written = async {
+        let write = |jobs: Vec<Leased>, _| to_raw_value(&jobs).expect("jobs are JSON");
+        hand_out(api, pass, leased?, write).await
+    };
+    match written.await {
+        Ok((jobs, guards)) => (Some(NextAnswer::Leased { jobs }), guards),
+        Err(problem) => (Some(NextAnswer::Refused { problem: problem.into() }), vec![]),
+    }
 }
 
 async fn read(api: &Api, pass: &mut Pass, text: &[u8]) -> Answered<Report> {
@@ -169,14 +234,16 @@ struct Made {
     done: Result<(), Refused>,
 }
 
-/// Makes all reports that could be read, one after the other.
+/// Makes all reports that could be read, one after the other. What their answers wait for goes to
+/// `answer`.
 fn make_all(
-    engine: &Engine,
+    api: &Api,
     reports: Vec<Answered<Report>>,
-) -> Gated<Result<Vec<Answered<Made>>, Refused>> {
-    let mut answer = Gated::open(());
+    answer: &mut Gated<()>,
+) -> Vec<Answered<Made>> {
+    let _turn = api.bridge().turn();
+    let leases = api.engine().leases();
     let mut make = |Report { claim, what }: Report| {
-        let leases = engine.leases();
         let (done, ttr_ms) = match what {
             What::Finish(result) => (leases.finish(claim, *result), None),
             What::Extend { ttr_ms } => (leases.extend(Extend { claim, ttr_ms }), Some(ttr_ms)),
@@ -184,6 +251,5 @@ fn make_all(
         };
         Made { claim, ttr_ms, done: answer.absorb(done) }
     };
-    let made = reports.into_iter().map(|report| report.map(&mut make)).collect();
-    answer.map(|()| Ok(made))
+    reports.into_iter().map(|report| report.map(&mut make)).collect()
 }

@@ -151,29 +151,49 @@ pub(crate) async fn lease(
     mut pass: Pass,
     JsonBody { value, .. }: JsonBody<LeaseBody>,
 ) -> Answered<Response> {
-    let wait_ms = wait_ms(value.wait_s)?;
-    let count = value.count.map(|count| bounded("count", count, 1..=LEASES_MAX as u64));
-    let count = count.transpose()?.map(|count| count as usize);
-    let wanted = lease_of(value)?;
-    pass.allows(Target::Queues(&mut wanted.queues.iter().map(AsRef::as_ref)))?;
-    let until_ms = api.engine().now_ms().saturating_add(wait_ms);
+    let in_list = value.count.is_some();
+    let wanted = Wanted::new(value, &mut pass)?;
+    let until_ms = api.engine().now_ms().saturating_add(wanted.wait_ms);
     loop {
         let left_ms = until_ms.saturating_sub(api.engine().now_ms());
-        let leased = api.bridge().lease_many(&wanted, left_ms, count.unwrap_or(1), MANY_BYTES_MAX);
-        let leased = api.bridge().durable(leased.await).await?;
+        let leased = api.bridge().durable(wanted.take(&api, left_ms).await).await?;
         if leased.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        // It may have waited for long: who may not have a job any more lets go of the leases.
-        for (job, _) in &leased {
-            pass.allows(Target::Queue(&job.queue))?;
+        let shown = hand_out(&api, &mut pass, leased, move |jobs, bytes| match jobs.as_slice() {
+            [] => None,
+            [job, ..] if !in_list => Some(to_json(job, bytes)),
+            _ => Some(to_json(&LeasedMany { jobs }, bytes)),
+        });
+        if let (Some(text), guards) = shown.await? {
+            return Ok(json_answer(Body::new(GuardedBody::new(text, guards))));
         }
-        let bytes = leased.iter().map(|(job, _)| job.payload.len as usize).sum();
-        let (reader, in_list) = (api.clone(), count.is_some());
-        let read = work_on_bytes(bytes, move || handed_out(&reader, leased, in_list)).await?;
-        if let Some(body) = read {
-            return Ok(json_answer(Body::new(body)));
-        }
+    }
+}
+
+/// What a worker wants, checked.
+pub(super) struct Wanted {
+    lease: Lease,
+    pub(super) wait_ms: u64,
+    count: usize,
+}
+
+impl Wanted {
+    /// # Errors
+    ///
+    /// The request is malformed, or its client may not have jobs of these queues.
+    pub(super) fn new(body: LeaseBody, pass: &mut Pass) -> Answered<Wanted> {
+        let wait_ms = wait_ms(body.wait_s)?;
+        let count =
+            body.count.map_or(Ok(1), |count| bounded("count", count, 1..=LEASES_MAX as u64))?;
+        let lease = lease_of(body)?;
+        pass.allows(Target::Queues(&mut lease.queues.iter().map(AsRef::as_ref)))?;
+        Ok(Wanted { lease, wait_ms, count: count as usize })
+    }
+
+    /// Leases what is ready, or waits for the first job up to `wait_ms`.
+    pub(super) async fn take(&self, api: &Api, wait_ms: u64) -> Gated<Result<Vec<Held>, Refused>> {
+        api.bridge().lease_many(&self.lease, wait_ms, self.count, MANY_BYTES_MAX).await
     }
 }
 
@@ -207,35 +227,52 @@ fn lease_of(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-/// The answer that hands jobs out. None: there is no payload to give out with any of them, and the
-/// worker gets others.
-fn handed_out(
+/// A job that is leased, and what takes the lease back.
+pub(super) type Held = (LeasedJob, LeaseGuard);
+
+/// Writes the answer that hands jobs out; `write` gets those whose payload is there, and about how
+/// many bytes they are. With it comes what undoes their leases unless the answer is sent.
+pub(super) async fn hand_out<T: Send + 'static>(
     api: &Api,
-    leased: Vec<(LeasedJob, LeaseGuard)>,
-    in_list: bool,
-) -> Result<Option<GuardedBody>, FetchError> {
+    pass: &mut Pass,
+    leased: Vec<Held>,
+    write: impl FnOnce(Vec<Leased>, usize) -> T + Send + 'static,
+) -> Answered<(T, Vec<LeaseGuard>)> {
+    // They may have been waited for: who may not have a job any more lets go of the leases.
+    for (job, _) in &leased {
+        pass.allows(Target::Queue(&job.queue))?;
+    }
+    let bytes = leased.iter().map(|(job, _)| job.payload.len as usize).sum();
+    let reader = api.clone();
+    let work = move || {
+        let (jobs, guards, bytes) = with_payloads(&reader, leased)?;
+        Ok((write(jobs, bytes), guards))
+    };
+    work_on_bytes(bytes, work).await
+}
+
+/// The jobs whose payload can be given out, what undoes their leases, and the bytes of the payloads.
+fn with_payloads(
+    api: &Api,
+    leased: Vec<Held>,
+) -> Result<(Vec<Leased>, Vec<LeaseGuard>, usize), FetchError> {
     let _turn = api.bridge().turn();
-    let (mut jobs, mut lease_guards, mut bytes) = (vec![], vec![], 0);
-    for (job, lease_guard) in leased {
+    let (mut jobs, mut guards, mut bytes) = (vec![], vec![], 0);
+    for (job, guard) in leased {
         match api.engine().leases().payload(&job) {
             Ok(Some(payload)) => {
                 jobs.push(shown(api, &job, &payload));
-                lease_guards.push(lease_guard);
+                guards.push(guard);
                 bytes += payload.len();
             }
             none => {
                 // The engine has ended it. Undone once more, it might be somebody else's by now.
-                lease_guard.done();
+                guard.done();
                 none?;
             }
         }
     }
-    let text = match jobs.first() {
-        None => return Ok(None),
-        Some(job) if !in_list => to_json(job, bytes),
-        Some(_) => to_json(&LeasedMany { jobs }, bytes),
-    };
-    Ok(Some(GuardedBody::new(text, lease_guards)))
+    Ok((jobs, guards, bytes))
 }
 
 fn shown(api: &Api, job: &LeasedJob, payload: &[u8]) -> Leased {

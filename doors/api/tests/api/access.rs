@@ -382,6 +382,26 @@ async fn of_a_batch_only_jobs_of_own_queues_are_taken() {
 }
 
 #[tokio::test]
+async fn a_worker_reports_on_its_leases_when_it_may_have_no_further_jobs() {
+    let bench = guarded(&TokensFile::of_all_roles(), false);
+    for queue in ["mine.a", "other"] {
+        bench.submit(json!({ "queue": queue })).await;
+    }
+    let lease = json(Method::POST, "/api/v1/lease", &json!({ "queues": ["mine.a"] }));
+    let job = bench.call_as("mine.work", lease).await.json();
+    let asked = json!({
+        "leases": [{ "lease_token": job["lease_token"], "complete": {} }],
+        "lease": { "queues": ["mine.a", "other"] },
+    });
+    let asked = json(Method::POST, "/api/v1/leases/batch", &asked);
+    let answer = bench.call_as("mine.work", asked).await.json();
+    assert_eq!(
+        (&answer["taken"], &answer["lease"]["problem"]["code"]),
+        (&json!(1), &json!("forbidden"))
+    );
+}
+
+#[tokio::test]
 async fn a_lease_that_was_waited_for_is_given_back_when_the_token_is_gone() {
     let tokens = TokensFile::of_all_roles();
     let access = tokens.access(false);

@@ -187,3 +187,112 @@ async fn there_are_one_to_a_hundred_reports() {
     assert_eq!(report(&bench, json!(vec![extend; 100])).await.json()["taken"], 100);
     bench.post("/api/v1/leases/batch", json!({ "jobs": [] })).await.is_problem(400, "bad_field");
 }
+
+/// Reports on leases, and asks for the next jobs.
+async fn report_and_lease(bench: &Bench, reports: Value, lease: Value) -> Reply {
+    bench.post("/api/v1/leases/batch", json!({ "leases": reports, "lease": lease })).await
+}
+
+#[tokio::test]
+async fn the_next_jobs_come_with_the_answer_to_the_reports() {
+    let bench = Bench::new();
+    for number in 0..4 {
+        bench.submit(json!({ "queue": "q", "payload": number })).await;
+    }
+    let jobs = lease(&bench, 2).await.json();
+    let reports = json!([
+        { "lease_token": jobs["jobs"][0]["lease_token"], "complete": {} },
+        { "lease_token": jobs["jobs"][1]["lease_token"], "fail": { "retry": false } },
+    ]);
+    let answer = report_and_lease(&bench, reports.clone(), json!({ "queues": ["q"], "count": 9 }));
+    let answer = answer.await.json();
+    assert_eq!((&answer["taken"], &answer["refused"]), (&json!(2), &json!(0)));
+    assert_eq!(ids(&answer["lease"]), [3, 4]);
+    assert_eq!(answer["lease"]["jobs"][0]["payload"], 2);
+
+    // Nothing is ready: the list is empty. What was reported once is told as if it had come alone.
+    let again = report_and_lease(&bench, reports, json!({ "queues": ["q"] })).await.json();
+    assert_eq!((&again["refused"], &again["lease"]["jobs"]), (&json!(2), &json!([])));
+    assert_eq!(again["answers"][0]["problem"]["reason"], "finished");
+    let token = &answer["lease"]["jobs"][1]["lease_token"];
+    let alone = report(&bench, json!([{ "lease_token": token, "release": {} }])).await.json();
+    assert_eq!(alone["lease"], Value::Null, "nobody asked");
+}
+
+#[tokio::test]
+async fn a_job_that_is_given_back_may_be_the_next_one() {
+    let bench = Bench::new();
+    let jobs = leased(&bench, 1).await;
+    let reports = json!([{ "lease_token": jobs[0]["lease_token"], "release": {} }]);
+    let answer = report_and_lease(&bench, reports, json!({ "queues": ["q"] })).await.json();
+    assert_eq!(ids(&answer["lease"]), [1], "a list, without a count as well");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_refused_takes_back_no_report() {
+    let bench = Bench::new();
+    for (wrong, code) in [
+        (json!({ "queues": [] }), "out_of_range"),
+        (json!({ "queues": ["q"], "count": 0 }), "out_of_range"),
+        (json!({ "queues": ["q"], "count": 101 }), "out_of_range"),
+        (json!({ "queues": ["q"], "wait_s": 301 }), "out_of_range"),
+        (json!({ "queues": ["q"], "colour": 1 }), "bad_field"),
+        (json!(7), "bad_field"),
+    ] {
+        bench.submit(json!({ "queue": "q" })).await;
+        let job = bench.lease("q").await;
+        let reports = json!([{ "lease_token": job["lease_token"], "complete": {} }]);
+        let answer = report_and_lease(&bench, reports, wrong).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        assert_eq!(answer.json()["lease"]["problem"]["code"], code);
+        assert_eq!(answer.json()["taken"], 1);
+        assert_eq!(status(&bench, job["id"].as_u64().unwrap()).await, "done");
+    }
+}
+
+#[tokio::test]
+async fn the_answer_to_reports_waits_for_a_job_as_long_as_it_says() {
+    let bench = Bench::new();
+    let jobs = leased(&bench, 1).await;
+    let reports = json!([{ "lease_token": jobs[0]["lease_token"], "complete": {} }]);
+    let asked = json!({ "leases": reports, "lease": { "queues": ["q"], "wait_s": 300 } });
+    let request = json_request(Method::POST, "/api/v1/leases/batch", &asked);
+    let waiting = tokio::spawn(bench.site.clone().oneshot(request));
+    bench.waits(1).await;
+    assert_eq!(status(&bench, 1).await, "done");
+    bench.submit(json!({ "queue": "q" })).await;
+    let answer = Reply::of(waiting.await.unwrap().unwrap()).await.json();
+    assert_eq!((&answer["taken"], ids(&answer["lease"])), (&json!(1), vec![2]));
+}
+
+#[tokio::test]
+async fn next_jobs_whose_answer_never_left_are_given_back_and_the_reports_stay() {
+    let bench = Bench::new();
+    let jobs = leased(&bench, 1).await;
+    bench.submit(json!({ "queue": "q" })).await;
+    let reports = json!([{ "lease_token": jobs[0]["lease_token"], "complete": {} }]);
+    let asked = json!({ "leases": reports, "lease": { "queues": ["q"] } });
+    let request = json_request(Method::POST, "/api/v1/leases/batch", &asked);
+    let response = bench.site.clone().oneshot(request).await.unwrap();
+    assert_eq!(status(&bench, 2).await, "leased");
+    drop(response);
+    assert_eq!(status(&bench, 1).await, "done");
+    assert_eq!(status(&bench, 2).await, "ready");
+}
+
+#[tokio::test]
+async fn reports_and_the_next_jobs_wait_for_the_disk_once() {
+    let bench = Bench::new();
+    let jobs = leased(&bench, 1).await;
+    bench.submit(json!({ "queue": "q" })).await;
+    bench.log.hold(true);
+    let reports = json!([{ "lease_token": jobs[0]["lease_token"], "complete": {} }]);
+    let asked = report_and_lease(&bench, reports, json!({ "queues": ["q"] }));
+    let mut asked = std::pin::pin!(asked);
+    let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut asked).await;
+    assert!(early.is_err(), "nothing is on disk yet");
+    let status = |id| bench.engine.inspect(|state| state.status(JobId(id)));
+    assert_eq!((status(1), status(2)), (Some(Status::Done), Some(Status::Leased)));
+    bench.log.hold(false);
+    assert_eq!(ids(&asked.await.json()["lease"]), [2]);
+}

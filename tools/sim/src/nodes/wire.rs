@@ -13,6 +13,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_log::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
+    slice_of,
 };
 use spindle_testkit::ManualClock;
 
@@ -293,12 +294,7 @@ impl Log for Wire {
         let next = state.end();
         let record = state.records.get(position.0 as usize);
         let record = record.ok_or(ReadError::Absent { position, next })?;
-        let range = offset as usize..(offset as usize + len as usize);
-        let bytes = record.bytes.len() as u32;
-        if range.end > record.bytes.len() {
-            return Err(ReadError::OutOfRange { position, offset, len, bytes });
-        }
-        Ok(record.bytes.slice(range))
+        slice_of(&record.bytes, position, offset, len)
     }
 
     fn trim_before(&self, _: Position) -> Result<(), LogError> {

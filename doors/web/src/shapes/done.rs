@@ -1,0 +1,31 @@
+//! What an action came to.
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+pub(crate) struct BulkAnswer {
+    pub matched: u64,
+    pub changed: u64,
+    #[serde(default)]
+    pub refused: std::collections::BTreeMap<String, u64>,
+    pub deletion: Option<Deletion>,
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Purged {
+    pub deleted: u64,
+    pub deletion: Option<Deletion>,
+}
+
+/// How something deleted is brought back.
+#[derive(Deserialize)]
+pub(crate) struct Deletion {
+    pub request: u64,
+    pub until: String,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Submitted {
+    pub id: u64,
+}
