@@ -7,6 +7,7 @@ mod api_properties;
 mod clients;
 mod debian;
 mod dependencies;
+mod failures;
 mod fuzz;
 mod libraries;
 mod nats;
@@ -17,7 +18,7 @@ mod torture;
 mod workspace;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,7 +27,7 @@ use api_properties::Document;
 use libraries::Language;
 use steps::Steps;
 use torture::{Mode, Options};
-use workspace::{build_release, call, cargo, release, root};
+use workspace::{build_release, call, cargo, cargo_path, release, root};
 
 /// The server, what is preloaded into it, the simulator, the load generator.
 const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
@@ -181,7 +182,10 @@ fn test(long: bool) -> Result<()> {
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);
     let built = steps.run("release build", || build_release(&RELEASED));
-    steps.run("cargo test", || cargo(&["test", "--workspace", "--no-fail-fast"]));
+    steps.run("cargo test", || {
+        let mut tests = Command::new(cargo_path());
+        failures::run(tests.args(["test", "--workspace", "--no-fail-fast"]).current_dir(root()))
+    });
     if built {
         match debian::impossible_here() {
             Some(reason) => steps.skip("Debian package", reason),

@@ -4,11 +4,17 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+/// A step that failed.
+struct Failed {
+    name: String,
+    error: String,
+}
+
 /// What was run and how it went.
 #[derive(Default)]
 pub struct Steps {
     passed: u32,
-    failed: Vec<String>,
+    failed: Vec<Failed>,
     skipped: Vec<String>,
 }
 
@@ -27,8 +33,9 @@ impl Steps {
                 true
             }
             Err(e) => {
-                println!("==> {name}: FAILED in {took_s:.1} s\n{e:#}");
-                self.failed.push(name);
+                let error = format!("{e:#}");
+                println!("==> {name}: FAILED in {took_s:.1} s\n{error}");
+                self.failed.push(Failed { name, error });
                 false
             }
         }
@@ -41,11 +48,15 @@ impl Steps {
         self.skipped.push(name);
     }
 
-    /// The summary, alone on its line; an error when a step failed.
+    /// What failed, once more, and the summary, alone on its line; an error when a step failed.
     pub fn finish(self) -> Result<()> {
+        for Failed { name, error } in &self.failed {
+            println!("==> {name} failed:\n{error}");
+        }
         println!("{}", self.summary());
         if !self.failed.is_empty() {
-            bail!("failed: {}", self.failed.join(", "));
+            let names: Vec<_> = self.failed.iter().map(|failed| failed.name.as_str()).collect();
+            bail!("failed: {}", names.join(", "));
         }
         Ok(())
     }

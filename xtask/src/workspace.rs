@@ -38,8 +38,12 @@ pub fn call(program: impl AsRef<Path>, args: &[impl AsRef<str>]) -> Result<()> {
 
 /// Runs Cargo, into the same target folder as this program.
 pub fn cargo(args: &[&str]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    call(PathBuf::from(cargo), args)
+    call(cargo_path(), args)
+}
+
+/// Where Cargo is.
+pub fn cargo_path() -> PathBuf {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
 }
 
 /// Builds release programs of these packages.

@@ -1,0 +1,134 @@
+//! `cargo test` prints for half an hour, and what failed stands somewhere in the middle. It is kept,
+//! and told once more when all steps have ended.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+
+/// More lines of one program are not kept.
+const LINES_MAX: usize = 300;
+
+/// Runs tests, and shows what they print. An error has what they print of failures.
+pub fn run(tests: &mut Command) -> Result<()> {
+    let mut running = tests
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{tests:?} does not start"))?;
+    let (printed, errors) = (running.stdout.take(), running.stderr.take());
+    let (mut failures, said) = thread::scope(|scope| {
+        let printed = scope.spawn(|| keep(printed, std::io::stdout(), Failures::of_tests));
+        let errors = scope.spawn(|| keep(errors, std::io::stderr(), Failures::of_cargo));
+        (printed.join().expect("it does not panic"), errors.join().expect("it does not panic"))
+    });
+    if running.wait()?.success() {
+        return Ok(());
+    }
+    failures.lines.extend(said.lines);
+    bail!("{}", failures.lines.join("\n"))
+}
+
+/// Copies what is printed, and keeps what `read` makes of its lines.
+fn keep(
+    from: Option<impl Read>,
+    mut to: impl Write,
+    mut read: impl FnMut(&mut Failures, &str),
+) -> Failures {
+    let mut failures = Failures::default();
+    let lines =
+        from.into_iter().flat_map(|from| BufReader::new(from).split(b'\n').map_while(Result::ok));
+    for line in lines {
+        let line = String::from_utf8_lossy(&line);
+        // Whoever does not listen any more does not end the tests.
+        let _ = writeln!(to, "{line}");
+        read(&mut failures, &line);
+    }
+    failures
+}
+
+/// What is printed of failures.
+#[derive(Default)]
+struct Failures {
+    is_among: bool,
+    lines: Vec<String>,
+}
+
+impl Failures {
+    /// Test programs print what failed between two lines of their own.
+    fn of_tests(&mut self, line: &str) {
+        self.is_among |= line == "failures:";
+        if self.is_among {
+            self.push(line);
+        }
+        self.is_among &= !line.starts_with("test result:");
+    }
+
+    /// Cargo says which programs failed, and how one ended that did not come to its result.
+    fn of_cargo(&mut self, line: &str) {
+        self.is_among |= line.starts_with("error");
+        if self.is_among {
+            self.push(line);
+        }
+        let goes_on = ["error", "Caused by", "  "].iter().any(|begin| line.starts_with(begin));
+        self.is_among &= goes_on || line.is_empty();
+    }
+
+    fn push(&mut self, line: &str) {
+        match self.lines.len() {
+            LINES_MAX => self.lines.push("(and more)".to_owned()),
+            kept if kept < LINES_MAX => self.lines.push(line.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_kept_and_what_passed_is_not() {
+        let printed = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout \
+                       ----\nit was 7\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\n\
+                       running 1 test\ntest c ... ok\n\ntest result: ok. 1 passed\n";
+        let mut copy = Vec::new();
+        let failures = keep(Some(printed.as_bytes()), &mut copy, Failures::of_tests);
+        assert_eq!(String::from_utf8(copy).unwrap(), printed);
+        let text = failures.lines.join("\n");
+        assert!(text.starts_with("failures:\n\n---- b"), "{text}");
+        assert!(text.ends_with("    b\n\ntest result: FAILED. 1 passed; 1 failed"), "{text}");
+    }
+
+    #[test]
+    fn what_cargo_says_of_a_program_that_was_killed_is_kept() {
+        let said = "   Compiling a v0.1.0\nerror: test failed, to rerun pass `-p a --lib`\n\nCaused by:\n  \
+                    process didn't exit successfully: `a` (signal: 9)\n     Running unittests\nerror: 1 \
+                    target failed:\n    `-p a --lib`\n";
+        let failures = keep(Some(said.as_bytes()), std::io::sink(), Failures::of_cargo);
+        let text = failures.lines.join("\n");
+        assert!(!text.contains("Compiling"), "{text}");
+        assert!(text.ends_with("error: 1 target failed:\n    `-p a --lib`"), "{text}");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_is_read_at_once() {
+        let mut failures = Failures::default();
+        for _ in 0..LINES_MAX + 5 {
+            failures.of_cargo("error");
+        }
+        assert_eq!(failures.lines.len(), LINES_MAX + 1);
+        assert_eq!(failures.lines.last().unwrap(), "(and more)");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error_with_what_it_said() {
+        let script =
+            "printf 'failures:\\n    x\\ntest result: FAILED\\n'; echo error: y >&2; exit 3";
+        let error = run(Command::new("sh").args(["-c", script])).unwrap_err();
+        assert_eq!(error.to_string(), "failures:\n    x\ntest result: FAILED\nerror: y");
+        run(Command::new("sh").args(["-c", "echo error: y >&2"])).unwrap();
+        run(&mut Command::new("/nonexistent")).unwrap_err();
+    }
+}
