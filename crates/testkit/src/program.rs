@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
@@ -92,13 +93,41 @@ pub fn await_exit(child: &mut Child) -> ExitStatus {
 
 /// An address of this machine that nobody listens on at the moment, for servers that have to be
 /// found again after a restart, or before their start.
+///
+/// Its port is none that the system gives away: those are taken by whoever connects somewhere, or
+/// listens anywhere, before the server has it. No other call of this process returns the same.
 pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    /// Behind the ports of well-known services, and before those that the system gives away.
+    const PORTS: std::ops::Range<u32> = 10_240..32_768;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes that run side by side begin at different ones.
+    let first = std::process::id().wrapping_mul(397);
+    for _ in PORTS {
+        let at = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = format!("127.0.0.1:{}", PORTS.start + at % (PORTS.end - PORTS.start));
+        if TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no port from {} to {} is free", PORTS.start, PORTS.end)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn free_addresses_are_different_and_none_that_the_system_gives_away() {
+        let addresses: BTreeSet<_> = (0..100).map(|_| free_address()).collect();
+        assert_eq!(addresses.len(), 100);
+        for address in addresses {
+            let port: u16 = address.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
+            assert!((10_240..32_768).contains(&port), "{port}");
+            TcpListener::bind(address).unwrap();
+        }
+    }
 
     #[test]
     fn a_program_ends_when_it_is_dropped() {

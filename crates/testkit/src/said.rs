@@ -30,11 +30,12 @@ impl Said {
     /// Waits for a line with this in it; those before it are forgotten.
     #[track_caller]
     pub fn await_line(&self, part: &str) -> String {
+        let mut before = Vec::new();
         loop {
-            let line = self.0.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|error| panic!("{part:?} was never said: {error}"));
-            if line.contains(part) {
-                return line;
+            match self.0.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => before.push(line),
+                Err(error) => panic!("{part:?} was never said: {error}; {before:#?} was"),
             }
         }
     }
