@@ -37,7 +37,11 @@ def is_wait(name, value):
 
 def without_wait(fields):
     """The same fields, with no wait instead of a right one: nobody is there to end it."""
-    return {name: 0 if is_wait(name, value) else value for name, value in fields.items()}
+    shorter = {name: 0 if is_wait(name, value) else value for name, value in fields.items()}
+    # The request for jobs that comes with reports.
+    if isinstance(shorter.get("lease"), dict):
+        shorter["lease"] = without_wait(shorter["lease"])
+    return shorter
 
 
 def as_number(value):
