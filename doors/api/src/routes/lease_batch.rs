@@ -144,35 +144,35 @@ pub(crate) async fn batch(
 
     let bytes = reports.iter().flatten().map(Report::bytes).sum();
     api.bridge().room(bytes).await?;
-    let mut answer = Gated::open(());
-    let made = make_all(&api, reports, &mut answer);
+    let mut waits = Gated::open(());
+    let made = make_all(&api, reports, &mut waits);
     // Before anything is awaited that takes time: one wait for the disk is enough for both.
     let leased = match wanted {
         None => None,
         Some(Err(problem)) => Some(Err(problem)),
         Some(Ok(wanted)) => {
-            let leased = answer.absorb(wanted.take(&api, wanted.wait_ms).await);
+            let leased = waits.absorb(wanted.take(&api, wanted.wait_ms).await);
             Some(leased.map_err(Problem::from))
         }
     };
-    api.bridge().durable(answer).await;
+    api.bridge().durable(waits).await;
 
     let mut answers = Vec::with_capacity(made.len());
     for outcome in made {
-        answers.push(told(&api, outcome).await);
+        answers.push(report_answer(&api, outcome).await);
     }
     let is_refused = |answer: &&ReportAnswer| matches!(answer, ReportAnswer::Refused { .. });
     let refused = answers.iter().filter(is_refused).count();
     let (lease, guards) = match leased {
         None => (None, vec![]),
-        Some(leased) => handed_out(&api, &mut pass, leased).await,
+        Some(leased) => next_answer(&api, &mut pass, leased).await,
     };
-    let told = ReportsAnswer { taken: answers.len() - refused, refused, answers, lease };
-    Ok(json_answer(Body::new(GuardedBody::new(to_json(&told, 0), guards))))
+    let answer = ReportsAnswer { taken: answers.len() - refused, refused, answers, lease };
+    Ok(json_answer(Body::new(GuardedBody::new(to_json(&answer, 0), guards))))
 }
 
-/// What is said of a report.
-async fn told(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
+/// The answer to a report, once what it waits for is on disk.
+async fn report_answer(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
     let problem = match outcome {
         Ok(Made { ttr_ms: Some(ttr_ms), done: Ok(()), .. }) => {
             return ReportAnswer::Extended(Extended::now(api, ttr_ms));
@@ -184,8 +184,9 @@ async fn told(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
     ReportAnswer::Refused { problem: problem.into() }
 }
 
-/// What is said of the request for jobs. A refusal of it does not take back the reports.
-async fn handed_out(
+/// The answer to the request for jobs, which does not take back the reports if it is refused; and
+/// what undoes its leases unless it is sent.
+async fn next_answer(
     api: &Api,
     pass: &mut Pass,
     leased: Answered<Vec<Held>>,
