@@ -1,39 +1,96 @@
 //! `cargo test` prints for half an hour, and what failed stands somewhere in the middle. It is kept,
-//! and told once more when all steps have ended.
+//! and told once more when all steps have ended. A test that hangs keeps nothing from being told: its
+//! program is killed, and Cargo goes on with the next one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::process::kill_children;
+
 /// More lines of one program are not kept.
 const LINES_MAX: usize = 300;
+/// Tests that print nothing for so long hang. No crate is compiled for half as long.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+/// Between two looks whether they do.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs tests, and shows what they print. An error has what they print of failures.
 pub fn run(tests: &mut Command) -> Result<()> {
+    run_watched(tests, SILENCE_MAX)
+}
+
+fn run_watched(tests: &mut Command, silence_max: Duration) -> Result<()> {
     let mut running = tests
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("{tests:?} does not start"))?;
-    let (printed, errors) = (running.stdout.take(), running.stderr.take());
-    let (mut failures, said) = thread::scope(|scope| {
-        let printed = scope.spawn(|| keep(printed, std::io::stdout(), Failures::of_tests));
-        let errors = scope.spawn(|| keep(errors, std::io::stderr(), Failures::of_cargo));
-        (printed.join().expect("it does not panic"), errors.join().expect("it does not panic"))
+    let (id, printed, errors) = (running.id(), running.stdout.take(), running.stderr.take());
+    let heard = Heard::default();
+    let (mut failures, said, killed) = thread::scope(|scope| {
+        let printed = scope.spawn(|| keep(printed, std::io::stdout(), &heard, Failures::of_tests));
+        let errors = scope.spawn(|| keep(errors, std::io::stderr(), &heard, Failures::of_cargo));
+        let (goes_on, ended) = channel::<()>();
+        let (heard, silence_max) = (&heard, silence_max);
+        let watch = scope.spawn(move || watch(id, heard, silence_max, &ended));
+        let printed = printed.join().expect("it does not panic");
+        let errors = errors.join().expect("it does not panic");
+        drop(goes_on);
+        (printed, errors, watch.join().expect("it does not panic"))
     });
     if running.wait()?.success() {
         return Ok(());
     }
     failures.lines.extend(said.lines);
+    if killed {
+        let (seconds, tests) = (silence_max.as_secs(), failures.slow.join(", "));
+        failures.lines.push(format!("killed, as nothing was printed for {seconds} s: {tests}"));
+    }
     bail!("{}", failures.lines.join("\n"))
+}
+
+/// When something was printed last.
+struct Heard(Mutex<Instant>);
+
+impl Default for Heard {
+    fn default() -> Self {
+        Heard(Mutex::new(Instant::now()))
+    }
+}
+
+impl Heard {
+    fn now(&self) {
+        *self.0.lock().expect("nobody panics with it") = Instant::now();
+    }
+
+    fn ago(&self) -> Duration {
+        self.0.lock().expect("nobody panics with it").elapsed()
+    }
+}
+
+/// Kills what Cargo runs whenever it was silent for too long, until `ended`. Whether it ever was.
+fn watch(cargo: u32, heard: &Heard, silence_max: Duration, ended: &Receiver<()>) -> bool {
+    let mut killed = false;
+    while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if heard.ago() > silence_max {
+            killed |= kill_children(cargo);
+            heard.now();
+        }
+    }
+    killed
 }
 
 /// Copies what is printed, and keeps what `read` makes of its lines.
 fn keep(
     from: Option<impl Read>,
     mut to: impl Write,
+    heard: &Heard,
     mut read: impl FnMut(&mut Failures, &str),
 ) -> Failures {
     let mut failures = Failures::default();
@@ -43,6 +100,7 @@ fn keep(
         let line = String::from_utf8_lossy(&line);
         // Whoever does not listen any more does not end the tests.
         let _ = writeln!(to, "{line}");
+        heard.now();
         read(&mut failures, &line);
     }
     failures
@@ -53,11 +111,19 @@ fn keep(
 struct Failures {
     is_among: bool,
     lines: Vec<String>,
+    /// Tests that have said that they take long, and have not ended.
+    slow: Vec<String>,
 }
 
 impl Failures {
     /// Test programs print what failed between two lines of their own.
     fn of_tests(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("test ").and_then(|line| line.split(' ').next()) {
+            self.slow.retain(|slow| slow != test);
+            if line.contains(" has been running for ") {
+                self.slow.push(test.to_owned());
+            }
+        }
         self.is_among |= line == "failures:";
         if self.is_among {
             self.push(line);
@@ -94,7 +160,8 @@ mod tests {
                        ----\nit was 7\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\n\
                        running 1 test\ntest c ... ok\n\ntest result: ok. 1 passed\n";
         let mut copy = Vec::new();
-        let failures = keep(Some(printed.as_bytes()), &mut copy, Failures::of_tests);
+        let failures =
+            keep(Some(printed.as_bytes()), &mut copy, &Heard::default(), Failures::of_tests);
         assert_eq!(String::from_utf8(copy).unwrap(), printed);
         let text = failures.lines.join("\n");
         assert!(text.starts_with("failures:\n\n---- b"), "{text}");
@@ -106,7 +173,8 @@ mod tests {
         let said = "   Compiling a v0.1.0\nerror: test failed, to rerun pass `-p a --lib`\n\nCaused by:\n  \
                     process didn't exit successfully: `a` (signal: 9)\n     Running unittests\nerror: 1 \
                     target failed:\n    `-p a --lib`\n";
-        let failures = keep(Some(said.as_bytes()), std::io::sink(), Failures::of_cargo);
+        let failures =
+            keep(Some(said.as_bytes()), std::io::sink(), &Heard::default(), Failures::of_cargo);
         let text = failures.lines.join("\n");
         assert!(!text.contains("Compiling"), "{text}");
         assert!(text.ends_with("error: 1 target failed:\n    `-p a --lib`"), "{text}");
@@ -130,5 +198,20 @@ mod tests {
         assert_eq!(error.to_string(), "failures:\n    x\ntest result: FAILED\nerror: y");
         run(Command::new("sh").args(["-c", "echo error: y >&2"])).unwrap();
         run(&mut Command::new("/nonexistent")).unwrap_err();
+    }
+
+    #[test]
+    fn tests_that_hang_are_killed_and_named_and_those_behind_them_run() {
+        let script = "echo 'test a has been running for over 60 seconds'
+            echo 'test b has been running for over 60 seconds'; echo 'test b ... ok'
+            sleep 100; echo 'failures:'; echo '    c'; echo 'test result: FAILED'; exit 1";
+        let began = Instant::now();
+        let tests = &mut Command::new("sh");
+        let error = run_watched(tests.args(["-c", script]), Duration::from_secs(1)).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(50));
+        assert_eq!(
+            error.to_string(),
+            "failures:\n    c\ntest result: FAILED\nkilled, as nothing was printed for 1 s: a"
+        );
     }
 }

@@ -1,10 +1,13 @@
 //! Programs that run beside this one.
 
+use std::fs;
 use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Between two looks at a program that is to end.
 const POLL: Duration = Duration::from_millis(5);
@@ -32,4 +35,18 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Kills the programs that another one runs, and not those that they run. Whether there was one.
+pub fn kill_children(of: u32) -> bool {
+    let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let children = ids.filter(|id| parent(*id) == Some(of));
+    children.filter(|id| kill(Pid::from_raw(*id), Signal::SIGKILL).is_ok()).count() > 0
+}
+
+fn parent(id: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }

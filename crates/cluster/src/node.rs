@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     /// Something is to be announced, or the node stops.
     changed: Condvar,
     /// Where clients are handed on to; none while nobody leads, or this node does.
-    route: watch::Sender<Option<Route>>,
+    leader: watch::Sender<Option<Leader>>,
 }
 
 pub(crate) struct State {
@@ -106,12 +106,19 @@ pub(crate) struct Namesake {
     pub is_first: bool,
 }
 
-/// The way to the leader.
+/// The node that was heard to lead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Route {
+pub(crate) struct Leader {
     pub node: String,
     pub run: String,
     pub epoch: u64,
+    /// None while its doors are closed: before they are open, and while it steps down.
+    pub gate: Option<Gate>,
+}
+
+/// Where a leader takes clients that came to others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Gate {
     pub address: String,
     pub pass_key: String,
 }
@@ -159,7 +166,7 @@ impl Node {
             run: random_hex(),
             state: Mutex::new(state),
             changed: Condvar::new(),
-            route: watch::Sender::new(None),
+            leader: watch::Sender::new(None),
         });
         let weak = Arc::downgrade(&shared);
         let thread = thread::Builder::new().name("spindle-announce".to_owned());
@@ -207,8 +214,8 @@ impl Node {
     }
 
     /// Where clients are handed on to, from now on.
-    pub(crate) fn route(&self) -> watch::Receiver<Option<Route>> {
-        self.shared.route.subscribe()
+    pub(crate) fn leader(&self) -> watch::Receiver<Option<Leader>> {
+        self.shared.leader.subscribe()
     }
 
     /// The log is open: what others announce is heard.
@@ -270,7 +277,7 @@ impl Node {
     fn announce_soon(&self) {
         self.state().announce_now = true;
         self.shared.changed.notify_all();
-        self.shared.find_route();
+        self.shared.find_leader();
     }
 
     /// The leader's doors are open: followers may hand clients on.
@@ -345,7 +352,7 @@ impl Drop for Leadership {
         };
         drop(engine);
         self.node.detach();
-        self.node.shared.find_route();
+        self.node.shared.find_leader();
     }
 }
 
@@ -372,7 +379,7 @@ impl Shared {
         }
         state.peers.hear(now, announcement);
         drop(state);
-        self.find_route();
+        self.find_leader();
     }
 
     /// Two processes have one name: the later one gives way, if it finds out soon; else both go on.
@@ -392,19 +399,20 @@ impl Shared {
     }
 
     /// Looks who leads, for clients that are to be handed on.
-    fn find_route(&self) {
+    fn find_leader(&self) {
         let now = self.options.clock.since_boot();
         let state = self.state.lock();
-        let leader = state.peers.leader(state.epoch, now).filter(|_| state.engine.is_none());
-        let route = leader.and_then(|heard| {
+        let heard = state.peers.leader(state.epoch, now).filter(|_| state.engine.is_none());
+        let leader = heard.map(|heard| {
             let Announcement { node, run, epoch, advertise, pass_key, .. } = &heard.announcement;
-            let (address, pass_key) = (advertise.clone()?, pass_key.clone()?);
-            Some(Route { node: node.clone(), run: run.clone(), epoch: *epoch, address, pass_key })
+            let gate = advertise.clone().zip(pass_key.clone());
+            let gate = gate.map(|(address, pass_key)| Gate { address, pass_key });
+            Leader { node: node.clone(), run: run.clone(), epoch: *epoch, gate }
         });
         // With the lock: a newer look must not be overtaken by this one.
-        self.route.send_if_modified(|known| {
-            let is_new = *known != route;
-            *known = route;
+        self.leader.send_if_modified(|known| {
+            let is_new = *known != leader;
+            *known = leader;
             is_new
         });
     }
@@ -450,7 +458,7 @@ impl Shared {
 fn announce(node: &Weak<Shared>) {
     while let Some(shared) = node.upgrade() {
         shared.announce();
-        shared.find_route();
+        shared.find_leader();
         shared.doubt_lead();
         let mut state = shared.state.lock();
         if state.stops {

@@ -150,6 +150,29 @@ fn a_client_of_a_follower_is_served_by_the_leader_that_knows_its_address() {
 }
 
 #[test]
+fn a_leader_that_steps_down_serves_clients_of_others_to_the_end() {
+    let shared = SharedMemoryLog::new();
+    let (one, two) = (Server::start(&shared, "one"), Server::start(&shared, "two"));
+    let leadership = one.lead();
+    two.follow();
+    two.knows("one");
+    let client = connect(two.door);
+    let own = client.local_addr().unwrap();
+    assert_eq!(ask(&client, "hello"), format!("echo {own} hello"));
+
+    one.passage.close();
+    leadership.begin_step_down();
+    wait_until("that is heard", || {
+        let nodes = two.node.status().nodes;
+        nodes.iter().any(|it| it.node == "one" && it.role == Role::SteppingDown)
+    });
+    assert_eq!(ask(&client, "under way"), format!("echo {own} under way"));
+    leadership.stepped_down();
+    let mut rest = Vec::new();
+    assert_eq!((&client).read_to_end(&mut rest).unwrap_or_default(), 0);
+}
+
+#[test]
 fn who_comes_before_somebody_leads_waits() {
     let shared = SharedMemoryLog::new();
     let one = Server::start(&shared, "one");

@@ -30,9 +30,18 @@
 //! - What is left are whole records of the older writer behind the first record of the newer one.
 //!   They have a lower epoch than a record before them. Whoever folds the log MUST skip such
 //!   records; a writer that meets one gets a Conflict, and opens the log anew.
+//!
+//! # Trims
+//!
+//! A server that keeps the only replica of a stream (seen with 2.10.27) takes the end of the stream that
+//! it read before a purge for the end after it. A record that it stored in between is not counted, and
+//! from then on it refuses every record, as it expects one to follow another than the last. So while
+//! records are on their way nothing is purged, and none is sent during a purge. Whoever else purges can
+//! still bring that about; a purge of nothing makes the server count again.
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use async_nats::jetstream;
@@ -44,25 +53,50 @@ use spindle_log::{Ack, LogError, Position, Record};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::record;
-use crate::server::{Refusal, Server, is_full};
+use crate::server::{Refusal, Server, is_full, is_out_of_place};
 use crate::state::{Outcome, Shared, Survey, Verdict};
 
 /// Before an Unknown of a record that was refused at once: it is offered again right away.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The same when there is no room.
 const PAUSE_FULL: Duration = Duration::from_millis(500);
+/// A server that has refused records for so long, although their position is free, has lost count.
+const LOST_COUNT: Duration = Duration::from_secs(1);
+
+/// What is to be sent.
+pub(crate) enum Work {
+    Record(Position, Record),
+    Purge(Purge),
+}
+
+/// Drop what is below `first`, and say what came of it.
+pub(crate) struct Purge {
+    pub first: Position,
+    pub purged: Sender<Result<(), Refusal>>,
+}
 
 /// Sends what is submitted, in order, until the log is closed.
 pub(crate) async fn send_all(
     shared: Arc<Shared>,
     server: Server,
-    mut submitted: UnboundedReceiver<(Position, Record)>,
+    mut submitted: UnboundedReceiver<Work>,
 ) {
     let mut answers = FuturesUnordered::new();
+    let mut purge: Option<Purge> = None;
     loop {
+        if answers.is_empty()
+            && let Some(Purge { first, purged }) = purge.take()
+        {
+            // Whoever asked may have gone.
+            let _ = purged.send(server.purge_before(first).await);
+        }
         let max = {
             let state = shared.state.lock();
-            if state.broken { usize::MAX } else { state.in_flight_max(shared.in_flight_max) }
+            match (&purge, state.broken) {
+                (Some(_), _) => 0,
+                (None, true) => usize::MAX,
+                (None, false) => state.in_flight_max(shared.in_flight_max),
+            }
         };
         tokio::select! {
             biased;
@@ -70,7 +104,14 @@ pub(crate) async fn send_all(
                 note(&shared, position, outcome);
             }
             taken = submitted.recv(), if answers.len() < max => {
-                let Some((position, record)) = taken else { return };
+                let (position, record) = match taken {
+                    None => return,
+                    Some(Work::Purge(next)) => {
+                        purge = Some(next);
+                        continue;
+                    }
+                    Some(Work::Record(position, record)) => (position, record),
+                };
                 if shared.state.lock().broken {
                     note(&shared, position, Outcome::NotSent);
                     continue;
@@ -112,6 +153,9 @@ async fn outcome_of(answer: PublishAckFuture, position: Position) -> Outcome {
     let said = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
     match (said, error.kind()) {
         (Some(said), _) if is_full(said.error_code().0) => Outcome::Full(said.to_string()),
+        (Some(said), _) if is_out_of_place(said.error_code().0) => {
+            Outcome::OutOfPlace(said.to_string())
+        }
         (Some(said), _) => Outcome::Unsure(said.to_string()),
         (None, PublishErrorKind::TimedOut) => Outcome::Unsure("no answer in time".to_owned()),
         (None, PublishErrorKind::StreamNotFound) => {
@@ -148,12 +192,16 @@ pub(crate) async fn resolve(
         Found::Other(stored) => Ack::Conflict { at: position, stored },
         Found::Fatal(error) => Ack::Fatal(error),
         Found::Nothing => {
-            let (is_full, reason) = match outcome {
-                Outcome::Full(reason) => (true, reason),
-                Outcome::Unsure(reason) => (false, reason),
+            let (is_full, is_out_of_place, reason) = match outcome {
+                Outcome::Full(reason) => (true, false, reason),
+                Outcome::OutOfPlace(reason) => (false, true, reason),
+                Outcome::Unsure(reason) => (false, false, reason),
                 Outcome::Committed | Outcome::NotSent => return None,
             };
             say_trouble(&shared, is_full, &reason);
+            if is_out_of_place {
+                count_again(&shared, &server).await;
+            }
             tokio::time::sleep(if is_full { PAUSE_FULL } else { PAUSE }).await;
             Ack::Unknown(position)
         }
@@ -189,6 +237,20 @@ fn silence(shared: &Shared, refusal: &Refusal) -> Found {
         return Found::Fatal(fatal);
     }
     Found::Nothing
+}
+
+/// Makes a server that has lost count look where the stream ends.
+async fn count_again(shared: &Shared, server: &Server) {
+    let first = {
+        let state = shared.state.lock();
+        if state.trouble.time() < LOST_COUNT {
+            return;
+        }
+        state.first
+    };
+    if let Err(refusal) = server.purge_before(first).await {
+        tracing::debug!("the server was not made to count again: {refusal}");
+    }
 }
 
 fn say_trouble(shared: &Shared, is_full: bool, reason: &str) {

@@ -13,7 +13,7 @@ use spindle_log::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::append;
+use crate::append::{self, Purge, Work};
 use crate::error::failed;
 use crate::open::Thread;
 use crate::read::{Reads, Records};
@@ -31,7 +31,7 @@ const RESERVE_PART: u64 = 16;
 /// A log on a NATS JetStream stream. The [crate's documentation](crate) says how.
 pub struct NatsLog {
     reads: Reads,
-    submitted: UnboundedSender<(Position, Record)>,
+    submitted: UnboundedSender<Work>,
     sliced: Mutex<VecDeque<Stored>>,
     /// One trim at a time.
     trimming: Mutex<()>,
@@ -40,11 +40,7 @@ pub struct NatsLog {
 }
 
 impl NatsLog {
-    pub(crate) fn new(
-        reads: Reads,
-        submitted: UnboundedSender<(Position, Record)>,
-        thread: Thread,
-    ) -> NatsLog {
+    pub(crate) fn new(reads: Reads, submitted: UnboundedSender<Work>, thread: Thread) -> NatsLog {
         let (sliced, trimming) = (Mutex::default(), Mutex::default());
         NatsLog { reads, submitted, sliced, trimming, _thread: thread }
     }
@@ -115,7 +111,7 @@ impl NatsLog {
         state.broken = false;
         state.flights.iter_mut().all(|flight| {
             flight.outcome = None;
-            self.submitted.send((flight.position, flight.record.clone())).is_ok()
+            self.submitted.send(Work::Record(flight.position, flight.record.clone())).is_ok()
         })
     }
 
@@ -123,14 +119,13 @@ impl NatsLog {
     fn purge(&self, first: Position) -> Result<(), LogError> {
         let deadline = Instant::now() + TRIM_PATIENCE;
         loop {
-            let purged = self.run(|_, server| async move { server.purge_before(first).await });
-            let refusal = match purged {
-                None => return Err(self.closed()),
-                Some(Ok(())) => {
-                    self.shared().state.lock().trimmed(first);
-                    return Ok(());
-                }
-                Some(Err(refusal)) => refusal,
+            let (purged, answered) = channel();
+            let sent = self.submitted.send(Work::Purge(Purge { first, purged }));
+            let purged = sent.ok().and_then(|()| answered.recv().ok());
+            let Some(purged) = purged else { return Err(self.closed()) };
+            let Err(refusal) = purged else {
+                self.shared().state.lock().trimmed(first);
+                return Ok(());
             };
             let stream = &self.shared().stream;
             if !refusal.may_pass() && !matches!(refusal, Refusal::NoStream) {
@@ -191,7 +186,7 @@ impl Log for NatsLog {
             return Err(SubmitError::Conflict { at, next: state.next });
         }
         // Under the lock: the order of the channel is that of the positions.
-        if self.submitted.send((at, record.clone())).is_err() {
+        if self.submitted.send(Work::Record(at, record.clone())).is_err() {
             return Err(SubmitError::Poisoned(self.closed()));
         }
         state.flights.push_back(Flight { position: at, record: record.clone(), outcome: None });

@@ -10,11 +10,10 @@ use async_nats::Client;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::stream::Info;
 use parking_lot::{Condvar, Mutex};
-use spindle_log::Position;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::append::send_all;
+use crate::append::{Work, send_all};
 use crate::connect::connect;
 use crate::durability;
 use crate::error::OpenError;
@@ -269,7 +268,7 @@ async fn begin(
     shared: &Arc<Shared>,
     server: &Server,
     client: &Client,
-    submitted: mpsc::UnboundedReceiver<(Position, spindle_log::Record)>,
+    submitted: mpsc::UnboundedReceiver<Work>,
 ) -> Result<(), OpenError> {
     let subscribe = |subject: &String| client.subscribe(subject.clone());
     let refused = |error: async_nats::SubscribeError| OpenError::Option(error.to_string());

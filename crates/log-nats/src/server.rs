@@ -16,6 +16,9 @@ use crate::state::Survey;
 /// What the server says when there is no room: the stream's limit, the account's, the disk's.
 const FULL: [u64; 4] = [10002, 10023, 10047, 10077];
 
+/// What it says when a record is not to follow the last one: of the stream, or of those proposed.
+const OUT_OF_PLACE: [u64; 2] = [10071, 10164];
+
 /// JetStream, and the stream in it.
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -74,6 +77,11 @@ impl std::fmt::Display for Refusal {
 /// Whether the refusal of a record says that there is no room for it.
 pub(crate) fn is_full(code: u64) -> bool {
     FULL.contains(&code)
+}
+
+/// Whether the refusal of a record says that another one stands at its position, or is to.
+pub(crate) fn is_out_of_place(code: u64) -> bool {
+    OUT_OF_PLACE.contains(&code)
 }
 
 /// Elections, starts, overload: codes of states that pass by themselves.

@@ -82,6 +82,8 @@ pub(crate) enum Outcome {
     Committed,
     /// The server refused it, or nothing was heard: the stream may have it or not.
     Unsure(String),
+    /// The server refused it because it expects another one at its position.
+    OutOfPlace(String),
     /// The server refused it because there is no room.
     Full(String),
     /// It was not sent, because one before it failed.
@@ -124,6 +126,11 @@ impl Trouble {
             self.said = Some(now);
             now - since
         })
+    }
+
+    /// How long appends have failed.
+    pub(crate) fn time(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// An append was committed. Returns how long they had failed, if they had.

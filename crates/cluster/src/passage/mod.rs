@@ -69,7 +69,7 @@ impl Passage {
         {
             let _inside = runtime.enter();
             let relay = Arc::new(Relay {
-                route: node.route(),
+                leader: node.leader(),
                 doors: open_doors.clone(),
                 open: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
                 waiting: Arc::new(Semaphore::new(relay::WAITING_MAX)),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answer::{LocalAnswer, answer};
 use crate::entrance::{Admit, OpenDoors};
-use crate::node::Route;
+use crate::node::{Gate, Leader};
 use crate::preamble::Preamble;
 
 /// How long a client waits for somebody to lead.
@@ -21,6 +21,8 @@ const LEADER_TIME: Duration = Duration::from_secs(15);
 pub(super) const WAITING_MAX: usize = 1024;
 /// A leader takes a connection within this time.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// What a leader has answered before it was one no more reaches its clients within this time.
+const LAST_ANSWERS_TIME: Duration = Duration::from_secs(2);
 /// Between two tries to reach it.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,7 +34,7 @@ pub(super) struct Entry {
 
 /// What all connections share.
 pub(super) struct Relay {
-    pub route: watch::Receiver<Option<Route>>,
+    pub leader: watch::Receiver<Option<Leader>>,
     pub doors: OpenDoors,
     pub open: Arc<Semaphore>,
     pub waiting: Arc<Semaphore>,
@@ -42,7 +44,7 @@ pub(super) struct Relay {
 enum Way {
     /// This node leads by now.
     Here(Arc<dyn Admit>),
-    There(Route),
+    There(Leader, Gate),
 }
 
 impl Relay {
@@ -69,18 +71,18 @@ impl Relay {
         }
         let deadline = Instant::now() + LEADER_TIME;
         loop {
-            let route = match self.way(deadline).await? {
+            let (leader, gate) = match self.way(deadline).await? {
                 Way::Here(doors) => {
                     doors.admit(door.name, client.into_std()?, from);
                     return Ok(());
                 }
-                Way::There(route) => route,
+                Way::There(leader, gate) => (leader, gate),
             };
-            match reach(&route, door.name, from).await {
-                Ok(leader) => return self.copy(client, leader, &route).await,
+            match reach(&gate, door.name, from).await {
+                Ok(stream) => return self.copy(client, stream, &leader).await,
                 // It may have just gone, or its successor not have said where it is.
                 Err(error) if Instant::now() < deadline => {
-                    tracing::debug!(leader = route.node, "cannot reach the leader: {error}");
+                    tracing::debug!(leader = leader.node, "cannot reach the leader: {error}");
                     sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -90,12 +92,14 @@ impl Relay {
 
     /// Waits until somebody leads.
     async fn way(&self, deadline: Instant) -> io::Result<Way> {
-        let (mut doors, mut route) = (self.doors.clone(), self.route.clone());
+        let (mut doors, mut leader) = (self.doors.clone(), self.leader.clone());
         let at_once = || -> Option<Way> {
             if let Some(doors) = self.doors.borrow().clone() {
                 return Some(Way::Here(doors));
             }
-            self.route.borrow().clone().map(Way::There)
+            let leader = self.leader.borrow().clone()?;
+            let gate = leader.gate.clone()?;
+            Some(Way::There(leader, gate))
         };
         if let Some(way) = at_once() {
             return Ok(way);
@@ -107,7 +111,7 @@ impl Relay {
             loop {
                 tokio::select! {
                     opened = doors.changed() => opened.map_err(io::Error::other)?,
-                    found = route.changed() => found.map_err(io::Error::other)?,
+                    heard = leader.changed() => heard.map_err(io::Error::other)?,
                 }
                 if let Some(way) = at_once() {
                     return io::Result::Ok(way);
@@ -120,33 +124,39 @@ impl Relay {
         }
     }
 
-    /// Carries bytes both ways, for as long as that node leads.
+    /// Carries bytes both ways, for as long as that node leads, and then what it has still answered.
     async fn copy(
         &self,
         mut client: TcpStream,
-        mut leader: TcpStream,
-        route: &Route,
+        mut stream: TcpStream,
+        leader: &Leader,
     ) -> io::Result<()> {
-        let mut known = self.route.clone();
-        let is_another = |now: &Option<Route>| {
-            now.as_ref().is_none_or(|now| now.run != route.run || now.epoch != route.epoch)
+        let mut known = self.leader.clone();
+        let is_another = |now: &Option<Leader>| {
+            now.as_ref().is_none_or(|now| now.run != leader.run || now.epoch != leader.epoch)
         };
+        let copied = copy_bidirectional(&mut client, &mut stream);
+        tokio::pin!(copied);
         tokio::select! {
-            ended = copy_bidirectional(&mut client, &mut leader) => ended.map(|_| ()),
-            _ = known.wait_for(is_another) => Err(io::Error::other("the leader has changed")),
+            ended = &mut copied => return ended.map(|_| ()),
+            _ = known.wait_for(is_another) => {}
+        }
+        match timeout(LAST_ANSWERS_TIME, copied).await {
+            Ok(ended) => ended.map(|_| ()),
+            Err(_) => Err(io::Error::other("the leader has changed")),
         }
     }
 }
 
 /// Connects to the leader and says who comes.
-async fn reach(route: &Route, door: &str, client: SocketAddr) -> io::Result<TcpStream> {
-    let preamble = Preamble { key: route.pass_key.clone(), door: door.to_owned(), client };
+async fn reach(gate: &Gate, door: &str, client: SocketAddr) -> io::Result<TcpStream> {
+    let preamble = Preamble { key: gate.pass_key.clone(), door: door.to_owned(), client };
     let preamble = preamble.write().map_err(io::Error::other)?;
     let reached = async {
-        let mut leader = TcpStream::connect(&*route.address).await?;
-        leader.set_nodelay(true)?;
-        leader.write_all(&preamble).await?;
-        io::Result::Ok(leader)
+        let mut stream = TcpStream::connect(&*gate.address).await?;
+        stream.set_nodelay(true)?;
+        stream.write_all(&preamble).await?;
+        io::Result::Ok(stream)
     };
     timeout(CONNECT_TIME, reached).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

@@ -1,13 +1,13 @@
 //! Logs on servers of a test's own, writers that do as the contract says, and an administrator.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::{Config, Info, Stream};
 use async_nats::jetstream::{self, Context};
 use spindle_log::{Ack, Log, Position, Record, Stored};
 use spindle_log_nats::{NatsLog, NatsLogOptions, OpenError, SyncCheck};
-use spindle_testkit::{NatsServers, NatsSetup};
+use spindle_testkit::{NatsServers, NatsSetup, PATIENCE};
 use tokio::runtime::Runtime;
 
 /// What a log on these servers is opened with. Runs are short, and a busy machine has time to
@@ -64,6 +64,7 @@ fn append_all(log: &NatsLog, records: &[Record], again: &AtomicU64) {
     let first = log.next();
     let at = |index: usize| Position(first.0 + index as u64);
     let (mut sent, mut committed) = (0, 0);
+    let mut moved = Instant::now();
     while committed < records.len() {
         while sent < records.len() && sent - committed < log.in_flight_max() {
             log.submit(at(sent), &records[sent]).expect("submitted");
@@ -73,6 +74,7 @@ fn append_all(log: &NatsLog, records: &[Record], again: &AtomicU64) {
             Ack::Committed(position) => {
                 assert_eq!(position, at(committed));
                 committed += 1;
+                moved = Instant::now();
             }
             Ack::Unknown(position) => {
                 assert_eq!(position, at(committed));
@@ -80,6 +82,8 @@ fn append_all(log: &NatsLog, records: &[Record], again: &AtomicU64) {
                     assert!(matches!(log.next_ack(), Ack::Unknown(p) if p == at(behind)));
                 }
                 assert_eq!(log.next(), at(committed), "the end goes back");
+                let space = log.space();
+                assert!(moved.elapsed() < PATIENCE, "{committed} committed, then none ({space:?})");
                 sent = committed;
                 again.fetch_add(1, Ordering::Relaxed);
             }
@@ -151,6 +155,15 @@ impl Admin {
         let mut config = self.config();
         change(&mut config);
         self.runtime.block_on(self.context.update_stream(config)).expect("changed");
+    }
+
+    /// Drops the older half of the messages.
+    pub fn purge_half(&self) {
+        let stream = self.stream();
+        let state = &stream.cached_info().state;
+        let purge =
+            stream.purge().sequence(u64::midpoint(state.first_sequence, state.last_sequence));
+        self.runtime.block_on(async { purge.await }).expect("purged");
     }
 
     pub fn delete_stream(&self) {

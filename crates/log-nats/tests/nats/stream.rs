@@ -213,6 +213,24 @@ fn a_trim_makes_room_in_a_full_stream() {
     check(&log, log.first().0, 1000);
 }
 
+/// A purge that a server makes while it stores records can leave it with a wrong count.
+#[test]
+fn records_are_taken_after_somebody_else_has_purged() {
+    let servers = NatsServers::one();
+    let log = open(&servers);
+    let admin = Admin::of(&servers);
+    for round in 1..=20 {
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| append(&log, 1, 100));
+            wait_until("half of them", || log.next().0 > round * 100 - 50);
+            admin.purge_half();
+            writer.join().expect("all were taken");
+        });
+    }
+    log.refresh().expect("asked");
+    check(&log, log.first().0, 2000);
+}
+
 #[test]
 fn a_server_that_takes_short_messages_only_is_refused() {
     let more = "max_payload: 65536";

@@ -134,13 +134,15 @@ fn clients_of_both_nodes_reach_the_leader_and_it_changes_hands() {
     assert_eq!(said, [json!(true), json!(follower.name), json!("follower"), json!(leader.name)]);
     assert_eq!(cluster["nodes"].as_array().unwrap().len(), 2);
 
-    // Whoever is asked, the leader steps down.
-    let (status, _) = follower.answer("POST /api/v1/cluster/step-down", &Value::Null);
-    assert_eq!(status, 202);
-    let before = leader.name;
-    wait_until("the other one leads", || follower.is_ready_as("ok"));
+    // Whoever is asked, the leader steps down. Asked once: a second time would be the next one's turn.
+    let (before, stepped_down) = (cluster["epoch"].as_u64().unwrap(), leader.name);
+    let answered = follower.ask("POST /api/v1/cluster/step-down", &Value::Null);
+    assert_eq!(answered.unwrap().0, 202);
+    let epoch = || follower.get("/api/v1/cluster").and_then(|(_, now)| now["epoch"].as_u64());
+    wait_until("the lead changes hands", || epoch().is_some_and(|now| now > before));
     let (leader, follower) = sorted(&one, &two);
-    assert_ne!(leader.name, before);
+    // On a busy machine it may have changed once more.
+    assert!(leader.name != stepped_down || epoch() > Some(before + 1));
     for server in [leader, follower] {
         let (status, _) = server.answer(&format!("GET {path}"), &Value::Null);
         assert_eq!(status, 200, "what was acknowledged is there");
