@@ -233,10 +233,11 @@ impl Drop for NatsServers {
     }
 }
 
-/// The server's program: tests are in `TARGET/debug/deps`, examples beside that.
+/// The server's program: tests are in `TARGET/debug/deps`, programs in `TARGET/release`.
 fn program() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
-    exe.ancestors().nth(3).unwrap().join(PROGRAM)
+    let mut places = exe.ancestors().skip(1).take(3).map(|folder| folder.join(PROGRAM));
+    places.find(|program| program.exists()).unwrap_or_else(|| PROGRAM.into())
 }
 
 /// What JetStream answers a client that needs no login.

@@ -28,6 +28,12 @@ pub(crate) struct Figures {
     pub(crate) idle_cpu_us_per_s: Option<f64>,
     /// From when schedules were due to when their jobs came.
     pub(crate) lateness: Option<Percentiles>,
+    /// How much later than the leader a follower has a record.
+    pub(crate) lag: Option<Percentiles>,
+    /// From the end of a leader to the next answer.
+    pub(crate) outage: Option<Percentiles>,
+    /// From the start of a new node to when it has all records.
+    pub(crate) catch_up_s: Option<f64>,
     /// The most memory the server ever had resident.
     pub(crate) resident_peak_mib: Option<f64>,
     /// From the start of its process to its first answer.
@@ -45,12 +51,20 @@ impl Figures {
         if let Some(Percentiles { p50_us, p99_us, max_us, .. }) = self.lateness {
             return format!("late by {p50_us:.0} us, p99 {p99_us:.0} us, at most {max_us:.0} us");
         }
+        if let Some(Percentiles { p50_us, p95_us, max_us, .. }) = self.outage {
+            let [p50, p95, max] = [p50_us, p95_us, max_us].map(|us| us / 1e6);
+            return format!("no answer for {p50:.2} s, p95 {p95:.2} s, at most {max:.2} s");
+        }
+        if let Some(time) = self.catch_up_s {
+            return format!("has all records after {time:.2} s");
+        }
         if let Some(used) = self.idle_cpu_us_per_s {
             return format!("{used:.0} us of CPU a second");
         }
+        let lag = self.lag.map(|lag| format!(", followers {:.0} us behind", lag.p99_us));
         match (self.start_s, self.rate_per_s) {
             (Some(start), _) => format!("starts in {start:.2} s"),
-            (None, Some(rate)) => format!("{rate:.0} jobs/s"),
+            (None, Some(rate)) => format!("{rate:.0} jobs/s{}", lag.unwrap_or_default()),
             (None, None) => String::new(),
         }
     }
@@ -69,6 +83,11 @@ pub(crate) enum Figure {
     LatenessP50,
     LatenessP99,
     LatenessMax,
+    LagP99,
+    OutageP50,
+    OutageP95,
+    OutageMax,
+    CatchUpTime,
     PeakMemory,
     StartTime,
 }
@@ -87,6 +106,11 @@ impl Figure {
             Self::LatenessP50 => run.lateness.map(|late| late.p50_us),
             Self::LatenessP99 => run.lateness.map(|late| late.p99_us),
             Self::LatenessMax => run.lateness.map(|late| late.max_us),
+            Self::LagP99 => run.lag.map(|lag| lag.p99_us),
+            Self::OutageP50 => run.outage.map(|outage| outage.p50_us / 1e6),
+            Self::OutageP95 => run.outage.map(|outage| outage.p95_us / 1e6),
+            Self::OutageMax => run.outage.map(|outage| outage.max_us / 1e6),
+            Self::CatchUpTime => run.catch_up_s,
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -105,6 +129,11 @@ impl Figure {
             Self::LatenessP50 => ("p50 of lateness", "us", 0),
             Self::LatenessP99 => ("p99 of lateness", "us", 0),
             Self::LatenessMax => ("greatest lateness", "us", 0),
+            Self::LagP99 => ("p99 of how far a follower is behind", "us", 0),
+            Self::OutageP50 => ("p50 of the time without an answer", "s", 2),
+            Self::OutageP95 => ("p95 of the time without an answer", "s", 2),
+            Self::OutageMax => ("longest time without an answer", "s", 2),
+            Self::CatchUpTime => ("time until it has all records", "s", 2),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

@@ -1,6 +1,6 @@
 //! `spindle-bench`: the gates of the project, each measured beside a peer in the same run.
 //!
-//! It is a black-box tool: it knows the published protocols and nothing of Spindle's crates. One
+//! It is a black-box tool: it knows the published protocols and nothing of how Spindle works. One
 //! thread drives all connections through epoll, because load and server share a small machine and
 //! every microsecond the load spends is one the server does not get.
 //!
@@ -9,7 +9,7 @@
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
 //! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
 //! load, [`order`] submits jobs that wait for others or take turns, [`schedules`] has schedules fire
-//! beside a load, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
+//! beside a load, [`nodes`] kills leaders of a log that is shared, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
 //! connections, [`wire`] is the protocols as bytes.
 
 mod cli;
@@ -17,6 +17,7 @@ mod figures;
 mod http;
 mod load;
 mod machine;
+mod nodes;
 mod order;
 mod pages;
 mod peer;

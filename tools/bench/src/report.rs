@@ -128,7 +128,9 @@ impl Report {
     pub(crate) fn publish(&self, json: Option<&Path>) -> Result<()> {
         println!("{}", self.machine.describe());
         for scenario in &self.scenarios {
-            println!("\n{}: {}\n{}", scenario.name, scenario.title, figures_table(scenario));
+            if let Some(table) = figures_table(scenario) {
+                println!("\n{}: {}\n{table}", scenario.name, scenario.title);
+            }
         }
         let mut gates = table(&["gate", "Spindle", "beside", "ratio (min..max)", "wanted", ""]);
         gates.add_rows(self.gates.iter().map(Judgement::row));
@@ -143,14 +145,16 @@ impl Report {
     }
 }
 
-fn table(header: &[&str]) -> Table {
+fn table(header: &[impl ToString]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(header.iter().copied());
+    let header = header.iter().map(ToString::to_string);
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
     table
 }
 
-fn figures_table(scenario: &Scenario) -> Table {
-    let mut table = table(&[
+/// The columns in which there is something; none if there is none.
+fn figures_table(scenario: &Scenario) -> Option<Table> {
+    let header = [
         "server",
         "jobs/s (min..max)",
         "submit p50/p99/p99.9 us",
@@ -160,14 +164,15 @@ fn figures_table(scenario: &Scenario) -> Table {
         "server CPU us/job",
         "peak MiB",
         "start s",
-    ]);
+    ];
+    let mut rows = vec![];
     for series in &scenario.series {
         let figure = |figure: Figure| {
             let decimals = figure.words().2;
             let spread = Spread::of(series.each(|run| figure.of(run)));
             spread.map_or("-".to_owned(), |spread| spread.text(decimals, ""))
         };
-        table.add_row([
+        rows.push([
             series.server.clone(),
             figure(Figure::Rate),
             percentiles_text(series, |run| run.submit),
@@ -179,7 +184,16 @@ fn figures_table(scenario: &Scenario) -> Table {
             figure(Figure::StartTime),
         ]);
     }
-    table
+    let is_empty = |column: usize| rows.iter().all(|row| row[column] == "-");
+    let empty: Vec<usize> = (0..header.len()).filter(|column| is_empty(*column)).collect();
+    let without = |row: &[String]| {
+        let kept = row.iter().enumerate().filter(|(column, _)| !empty.contains(column));
+        kept.map(|(_, text)| text.clone()).collect::<Vec<_>>()
+    };
+    let header = header.map(str::to_owned);
+    let mut table = table(&without(&header));
+    table.add_rows(rows.iter().map(|row| without(row)));
+    (empty.len() + 1 < header.len()).then_some(table)
 }
 
 /// The median of every percentile over the runs.

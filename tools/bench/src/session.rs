@@ -4,6 +4,7 @@ use crate::cli::SuiteArgs;
 use crate::figures::{Figure, Figures};
 use crate::load::Plan;
 use crate::machine::{Machine, require_disk, require_room};
+use crate::nodes::{self, Keeper};
 use crate::pages;
 use crate::report::{Judgement, Report, Scenario, Series};
 use crate::run::{self, DISK_BYTES_PER_JOB, Site};
@@ -109,6 +110,7 @@ impl Session<'_> {
             Load::Floods => return self.flooded(suite),
             Load::Pages => return self.paged(suite),
             Load::Schedules => return self.scheduled(suite),
+            Load::Nodes(keeper) => return self.shared(suite, keeper),
             Load::Workers(language) => return self.worked(suite, language),
             _ => {}
         }
@@ -433,6 +435,65 @@ impl Session<'_> {
             judgements.extend([p50, p99, max].into_iter().flatten());
         }
         Ok((vec![idle, due], judgements))
+    }
+
+    /// Life cycles on nodes and on one server in turn; then leaders are killed, and nodes are new.
+    fn shared(&self, suite: &Suite, keeper: Keeper) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "nodes are measured of one program at a time");
+        let (program, dir) = (&self.spindle, &self.args.dir);
+        let (jobs, divisor) = (suite.jobs / self.divisor, u32::try_from(self.divisor)?);
+        // The servers of the log have their folders there.
+        require_disk(&std::env::temp_dir())?;
+        let all = jobs * (nodes::WAITING_PER_CYCLE + u64::from(self.runs) * 4);
+        require_room(dir, all * DISK_BYTES_PER_JOB, suite.name)?;
+        let scenario = |kind: &str, series: &[&str]| {
+            let mut scenario = self.scenario(suite, Some(kind), &[]);
+            let empty = |name: &&str| Series { server: (*name).to_owned(), runs: vec![] };
+            scenario.series = series.iter().map(empty).collect();
+            scenario
+        };
+        let mut cycles = scenario("life cycles", &["three nodes", "one server", "watched"]);
+        let mut kills = scenario("killed", &["leader of the nodes", "leader of the log"]);
+        let mut fresh = scenario("a new node", &["three nodes"]);
+        let note = |series: &mut Series, round: u32, figures: Figures| {
+            self.progress(suite, round, &series.server, &figures);
+            series.runs.push(figures);
+        };
+        let mut site = nodes::Site::open(program, dir, keeper)?;
+        site.cycle(jobs / 20)?;
+        for round in 1..=self.runs {
+            note(&mut cycles.series[0], round, site.cycle(jobs)?);
+            note(&mut cycles.series[1], round, nodes::cycle_alone(program, dir, jobs)?);
+            note(&mut cycles.series[2], round, site.cycle_watched(jobs)?);
+        }
+        let times = |times: u32| (times / divisor).max(1);
+        note(&mut kills.series[0], 1, site.kill_leaders(times(nodes::KILLS))?);
+        if let Some(figures) = site.kill_leaders_of_log(times(nodes::LOG_KILLS))? {
+            note(&mut kills.series[1], 1, figures);
+        }
+        site.fill(jobs * nodes::WAITING_PER_CYCLE)?;
+        for round in 1..=self.runs {
+            note(&mut fresh.series[0], round, site.catch_up()?);
+        }
+        let [three, one, watched] = &cycles.series[..] else { bail!("there are three") };
+        let mut judgements = vec![];
+        let mut judge = |name: &str, figure, ours, theirs, bound: Option<Bound>| {
+            let bound = bound.filter(|_| !self.args.quick);
+            judgements.extend(Judgement::of(name, figure, ours, theirs, bound));
+        };
+        judge(&cycles.name, Figure::Rate, three, Some(one), Some(keeper.rate_min()));
+        judge(&cycles.name, Figure::LagP99, watched, None, Some(nodes::LAG_US_MAX));
+        for (series, bound) in
+            kills.series.iter().zip([nodes::OUTAGE_S_MAX, nodes::LOG_OUTAGE_S_MAX])
+        {
+            let name = format!("{}: {}", kills.name, series.server);
+            judge(&name, Figure::OutageP50, series, None, None);
+            judge(&name, Figure::OutageP95, series, None, Some(bound));
+            judge(&name, Figure::OutageMax, series, None, None);
+        }
+        let new = &fresh.series[0];
+        judge(&fresh.name, Figure::CatchUpTime, new, None, Some(nodes::CATCH_UP_S_MAX));
+        Ok((vec![cycles, kills, fresh], judgements))
     }
 
     /// A worker of each library in turn, with jobs that wait and with jobs that come meanwhile.

@@ -5,6 +5,7 @@
 //! the ratios that the rounds had.
 
 use crate::figures::Figure;
+use crate::nodes::{self, Keeper};
 use crate::workers::Language;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -79,6 +80,8 @@ pub(crate) enum Load {
     /// As many schedules as there are jobs wait, and fire beside life cycles: see
     /// [`schedules`](crate::schedules).
     Schedules,
+    /// Three nodes share a log beside a server that has its own: see [`nodes`].
+    Nodes(Keeper),
     /// A worker of a client library does jobs of a task that does nothing: see
     /// [`workers`](crate::workers).
     Workers(Language),
@@ -233,6 +236,12 @@ const fn workers(name: &'static str, language: Language) -> Suite {
     Suite { name, door, security, load, jobs: 10_000, peers: &[], gates: &[] }
 }
 
+/// Nodes that share a log; what is wanted of them stands in [`nodes`].
+const fn shared(name: &'static str, keeper: Keeper) -> Suite {
+    let (door, security, load) = (Door::Workq, Security::Plain, Load::Nodes(keeper));
+    Suite { name, door, security, load, jobs: 60_000, peers: &[], gates: &[] }
+}
+
 /// All suites, in the order they run.
 pub(crate) const SUITES: &[Suite] = &[
     life_cycles(
@@ -349,6 +358,8 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[],
         gates: &[],
     },
+    shared("nodes-nats", Keeper::Nats),
+    shared("nodes-pgsql", Keeper::Postgres),
     workers("python-worker", Language::Python),
     workers("node-worker", Language::Node),
     Suite {
@@ -428,6 +439,15 @@ impl Suite {
                 "{jobs} jobs that do nothing, by one process of a worker in {language:?}, beside \
                  other libraries"
             ),
+            Load::Nodes(keeper) => {
+                let (keeper, connections) = (keeper.title(), nodes::CONNECTIONS);
+                format!(
+                    "three nodes on {keeper}: {jobs} life cycles through {door:?}, {connections} \
+                     producers and {connections} workers, beside one server; followers; leaders \
+                     that are killed; a new node with {} jobs waiting",
+                    jobs * nodes::WAITING_PER_CYCLE
+                )
+            }
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \
                  and the start after a kill"
