@@ -1,6 +1,6 @@
 //! What the test harnesses of Spindle's crates share. No product crate depends on it; they list it
-//! under `dev-dependencies`, with the features that their tests need. The simulator and the fuzz
-//! targets, which are tests too, depend on it as well.
+//! under `dev-dependencies`, with the features that their tests need. The simulator, the fuzz targets
+//! and the load generator, which are tests too, depend on it as well.
 //!
 //! A test of Spindle stands at one of six distances from the code, and each has one starting point
 //! here. The nearest that can show the behaviour is the right one:

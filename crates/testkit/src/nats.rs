@@ -193,6 +193,15 @@ impl NatsServers {
         self.members.iter().map(|member| format!("http://{}", member.monitoring)).collect()
     }
 
+    /// Which server leads a stream, if one does.
+    pub fn leader_of(&self, stream: &str) -> Option<usize> {
+        let running = self.members.iter().find(|member| member.process.is_some())?;
+        let said = ask(&running.address, &format!("STREAM.INFO.{stream}"), "").ok()?;
+        let (_, rest) = said.split_once("\"leader\":\"")?;
+        let (leader, _) = rest.split_once('"')?;
+        Some(self.index_of(leader))
+    }
+
     /// Which server has this name.
     #[track_caller]
     pub fn index_of(&self, name: &str) -> usize {

@@ -1,11 +1,11 @@
 //! What keeps the log that nodes share: three NATS servers, or PostgreSQL with a standby that is waited
 //! for, all of which sync.
 
-use crate::http::HttpClient;
 use crate::suite::Bound;
-use anyhow::{Context, Result};
-use serde_json::Value;
 use spindle_testkit::{NatsServers, PostgresServer, wait_until};
+
+/// What the log is called on NATS.
+const STREAM: &str = "bench";
 
 /// Which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,29 +62,29 @@ impl Keeping {
             Self::Nats(servers) => {
                 let hosts = servers.addresses().join(",");
                 let monitoring = servers.monitoring().join(",");
-                format!("nats://{hosts}/bench?replicas=3&monitoring={monitoring}")
+                format!("nats://{hosts}/{STREAM}?replicas=3&monitoring={monitoring}")
             }
             Self::Postgres { primary, .. } => primary.url("spindle"),
         }
     }
 
-    /// The servers, if they elect a leader among themselves.
-    pub(super) fn electors(&mut self) -> Option<&mut NatsServers> {
-        match self {
-            Self::Nats(servers) => Some(servers),
-            Self::Postgres { .. } => None,
+    /// Kills the server that the others have elected to lead the stream. None if they elect nobody.
+    pub(super) fn kill_leader(&mut self) -> Option<usize> {
+        let Self::Nats(servers) = self else { return None };
+        let mut leader = None;
+        wait_until("a leader of the stream", || {
+            leader = servers.leader_of(STREAM);
+            leader.is_some()
+        });
+        servers.crash(leader?);
+        leader
+    }
+
+    /// Starts that server again.
+    pub(super) fn restart(&mut self, server: usize) {
+        if let Self::Nats(servers) = self {
+            servers.restart(server);
+            servers.await_ready();
         }
     }
-}
-
-/// Which of the servers leads the stream.
-pub(super) fn leader_of_stream(servers: &NatsServers) -> Result<usize> {
-    let monitoring = servers.monitoring();
-    let address = monitoring.first().context("there are servers")?;
-    let address = address.trim_start_matches("http://").parse()?;
-    let mut client = HttpClient::connect(address)?;
-    let said = client.ask_json("GET", "/jsz?streams=true", &Value::Null)?;
-    let leader = &said["account_details"][0]["stream_detail"][0]["cluster"]["leader"];
-    let leader = leader.as_str().with_context(|| format!("nobody leads the stream: {said}"))?;
-    Ok(servers.index_of(leader))
 }

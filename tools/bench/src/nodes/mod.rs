@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) use keeper::Keeper;
-use keeper::{Keeping, leader_of_stream};
+use keeper::Keeping;
 
 /// Producers of the life cycles, and as many workers.
 pub(crate) const CONNECTIONS: usize = 64;
@@ -210,14 +210,9 @@ impl Site {
         let mut latencies = Latencies::new();
         for _ in 0..times {
             self.leader()?;
-            let Some(servers) = self.keeping.electors() else { return Ok(None) };
-            let killed = leader_of_stream(servers)?;
-            servers.crash(killed);
+            let Some(killed) = self.keeping.kill_leader() else { return Ok(None) };
             latencies.record(self.answer_time()?);
-            if let Some(servers) = self.keeping.electors() {
-                servers.restart(killed);
-                servers.await_ready();
-            }
+            self.keeping.restart(killed);
             thread::sleep(SETTLE_TIME);
         }
         self.account()?;
