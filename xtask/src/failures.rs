@@ -22,10 +22,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs tests, and shows what they print. An error has what they print of failures.
 pub fn run(tests: &mut Command) -> Result<()> {
-    run_watched(tests, SILENCE_MAX)
+    run_watched(tests, SILENCE_MAX, std::io::stdout(), std::io::stderr())
 }
 
-fn run_watched(tests: &mut Command, silence_max: Duration) -> Result<()> {
+fn run_watched(
+    tests: &mut Command,
+    silence_max: Duration,
+    shown: impl Write + Send,
+    shown_errors: impl Write + Send,
+) -> Result<()> {
     let mut running = tests
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -34,8 +39,8 @@ fn run_watched(tests: &mut Command, silence_max: Duration) -> Result<()> {
     let (id, printed, errors) = (running.id(), running.stdout.take(), running.stderr.take());
     let heard = Heard::default();
     let (mut failures, said, killed) = thread::scope(|scope| {
-        let printed = scope.spawn(|| keep(printed, std::io::stdout(), &heard, Failures::of_tests));
-        let errors = scope.spawn(|| keep(errors, std::io::stderr(), &heard, Failures::of_cargo));
+        let printed = scope.spawn(|| keep(printed, shown, &heard, Failures::of_tests));
+        let errors = scope.spawn(|| keep(errors, shown_errors, &heard, Failures::of_cargo));
         let (goes_on, ended) = channel::<()>();
         let (heard, silence_max) = (&heard, silence_max);
         let watch = scope.spawn(move || watch(id, heard, silence_max, &ended));
@@ -194,10 +199,16 @@ mod tests {
     fn a_program_that_fails_is_an_error_with_what_it_said() {
         let script =
             "printf 'failures:\\n    x\\ntest result: FAILED\\n'; echo error: y >&2; exit 3";
-        let error = run(Command::new("sh").args(["-c", script])).unwrap_err();
+        let error = run_script(script, SILENCE_MAX).unwrap_err();
         assert_eq!(error.to_string(), "failures:\n    x\ntest result: FAILED\nerror: y");
-        run(Command::new("sh").args(["-c", "echo error: y >&2"])).unwrap();
+        run_script("echo error: y >&2", SILENCE_MAX).unwrap();
         run(&mut Command::new("/nonexistent")).unwrap_err();
+    }
+
+    /// Shows nothing of it: it would stand among what the real tests print.
+    fn run_script(script: &str, silence_max: Duration) -> Result<()> {
+        let (sink, tests) = (std::io::sink, &mut Command::new("sh"));
+        run_watched(tests.args(["-c", script]), silence_max, sink(), sink())
     }
 
     #[test]
@@ -206,8 +217,7 @@ mod tests {
             echo 'test b has been running for over 60 seconds'; echo 'test b ... ok'
             sleep 100; echo 'failures:'; echo '    c'; echo 'test result: FAILED'; exit 1";
         let began = Instant::now();
-        let tests = &mut Command::new("sh");
-        let error = run_watched(tests.args(["-c", script]), Duration::from_secs(1)).unwrap_err();
+        let error = run_script(script, Duration::from_secs(1)).unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(50));
         assert_eq!(
             error.to_string(),

@@ -1,6 +1,6 @@
 //! What a server process costs, read from `/proc`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 use std::time::Duration;
@@ -17,16 +17,23 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
 /// What the threads of process `pid` have used so far, to the nanosecond; those that have ended do
 /// not count.
 pub(crate) fn cpu_time_of_threads(pid: u32) -> Result<Duration> {
-    let path = format!("/proc/{pid}/task");
     let mut used = Duration::ZERO;
-    for task in fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
-        let path = task?.path().join("schedstat");
-        let stat = fs::read_to_string(&path);
-        let stat = stat.with_context(|| format!("cannot read {}", path.display()))?;
+    for stat in of_threads(pid, "schedstat")? {
         let nanoseconds = stat.split_ascii_whitespace().next().and_then(|text| text.parse().ok());
         used += Duration::from_nanos(nanoseconds.context("a thread has no CPU time")?);
     }
     Ok(used)
+}
+
+/// A file of each thread of process `pid`. One that ends meanwhile has none.
+fn of_threads(pid: u32, file: &str) -> Result<Vec<String>> {
+    let path = format!("/proc/{pid}/task");
+    let mut files = vec![];
+    for task in fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
+        files.extend(fs::read_to_string(task?.path().join(file)).ok());
+    }
+    ensure!(!files.is_empty(), "no thread of {path} has {file}");
+    Ok(files)
 }
 
 /// utime + stime: the 14th and 15th field. The 2nd is a name that may contain anything, so
@@ -48,13 +55,8 @@ pub(crate) fn resident_peak_kib(pid: u32) -> Result<u64> {
 
 /// How many threads of process `pid` have a name that starts so.
 pub(crate) fn threads_named(pid: u32, start: &str) -> Result<usize> {
-    let path = format!("/proc/{pid}/task");
-    let mut count = 0;
-    for task in fs::read_dir(&path).with_context(|| format!("cannot read {path}"))? {
-        let name = fs::read_to_string(task?.path().join("comm"))?;
-        count += usize::from(name.starts_with(start));
-    }
-    Ok(count)
+    let names = of_threads(pid, "comm")?;
+    Ok(names.iter().filter(|name| name.starts_with(start)).count())
 }
 
 fn kib_of(status: &str, name: &str) -> Option<u64> {
