@@ -162,6 +162,23 @@ async fn found_or_made(
     }
 }
 
+/// A stream that was found or made. When several nodes make it at the same time, a server may say for a
+/// moment that there is none.
+async fn found_again(server: &Server, deadline: Instant) -> Result<Info, OpenError> {
+    loop {
+        let refusal = match server.info().await {
+            Ok(info) => return Ok(info),
+            Err(refusal) => refusal,
+        };
+        let may_pass = may_pass(&refusal) || matches!(refusal, Refusal::NoStream);
+        if Instant::now() >= deadline || !may_pass {
+            let (stream, reason) = (server.name.clone(), refusal.to_string());
+            return Err(OpenError::JetStream { doing: "find", stream, reason });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 fn may_pass(refusal: &Refusal) -> bool {
     // Servers that have just started are no peers yet (10005, 10074).
     refusal.may_pass() || matches!(refusal, Refusal::Said { code: 10005 | 10074, .. })
@@ -193,11 +210,7 @@ fn check_sync(
         let keepers = run(runtime, {
             let (server, client) = (server.clone(), client.clone());
             async move {
-                let info = server.info().await.map_err(|refusal| OpenError::JetStream {
-                    doing: "find",
-                    stream: server.name.clone(),
-                    reason: refusal.to_string(),
-                })?;
+                let info = found_again(&server, deadline).await?;
                 Ok(durability::keepers(&info, &client.server_info().server_name))
             }
         })?;

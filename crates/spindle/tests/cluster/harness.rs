@@ -193,6 +193,7 @@ impl<S> Cluster<S> {
 
     /// Which one leads, once one does and all that run say so.
     pub fn leader(&self) -> usize {
+        let _told = ToldIfInVain(&self.nodes);
         let mut leader = None;
         let running = || self.nodes.iter().filter(|node| node.server.is_some());
         wait_until("one leads, and the others follow it", || {
@@ -208,6 +209,24 @@ impl<S> Cluster<S> {
     /// Any other one.
     pub fn other_than(&self, at: usize) -> &Node {
         &self.nodes[(at + 1) % self.nodes.len()]
+    }
+}
+
+/// Whoever waits in vain is shown what each node said last.
+struct ToldIfInVain<'a>(&'a [Node]);
+
+impl Drop for ToldIfInVain<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for node in self.0 {
+            let Some(server) = &node.server else { continue };
+            eprintln!("{} answers {:?}, and said:", node.name, node.get("/readyz"));
+            while let Some(line) = server.said.next_line_within_a_moment() {
+                eprintln!("{line}");
+            }
+        }
     }
 }
 
