@@ -136,6 +136,8 @@ fn the_lead_is_handed_over_and_leases_of_jobs_go_on() {
 #[test]
 fn the_database_is_killed_and_comes_back() {
     let mut cluster = Cluster::start(&["one", "two"]);
+    // A node that finds no database at its start ends.
+    cluster.leader();
     let load = Load::start(&cluster);
     for _ in 0..3 {
         load.await_more();
@@ -159,6 +161,7 @@ fn the_database_fails_over_to_its_standby() {
     });
     let url = format!("postgres://spindle@{},{}/postgres", primary.address(), standby.address());
     let cluster = Cluster::start_on(standby, &url, &["one", "two"]);
+    cluster.leader();
     let load = Load::start(&cluster);
     load.await_more();
     primary.kill();
