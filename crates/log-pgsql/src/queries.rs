@@ -175,13 +175,9 @@ impl Tables {
              WHERE before < $4 ORDER BY position",
             self.records(span.number)
         );
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 4] = [
-            (&bigint(span.from), Type::INT8),
-            (&bigint(span.until), Type::INT8),
-            (&rows, Type::INT8),
-            (&bytes, Type::INT8),
-        ];
-        let found = session.query_typed(&statement, &parameters).await?;
+        let statement = session.prepared(&statement, &[const { Type::INT8 }; 4]).await?;
+        let (from, until) = (bigint(span.from), bigint(span.until));
+        let found = session.query(&statement, &[&from, &until, &rows, &bytes]).await?;
         let stored = found.iter().map(|row| {
             let (at, epoch): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
             let bytes = Bytes::copy_from_slice(row.try_get(2)?);

@@ -1,20 +1,27 @@
 //! One connection, and the task that moves its bytes.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::DbError;
-use tokio_postgres::{AsyncMessage, Client, Connection, Notification};
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, Notification, Statement};
 use tracing::{debug, warn};
 
 /// The function of the server in which a commit waits for its standby. It says so in each notice,
 /// whatever the language of the message.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
+
+/// Statements that a connection keeps prepared: the same ones come again and again, each with the name
+/// of the newest run.
+const PREPARED_MAX: usize = 4;
 
 /// A connection. It ends when this is dropped, whatever is under way: the server is not asked to
 /// cancel anything.
@@ -23,6 +30,8 @@ pub(crate) struct Session {
     /// A commit has been made whose wait for the standby was cancelled.
     unconfirmed: Arc<AtomicBool>,
     driver: AbortHandle,
+    /// The oldest first.
+    prepared: Mutex<VecDeque<(String, Statement)>>,
     /// Host and port.
     pub server: String,
 }
@@ -42,7 +51,25 @@ impl Session {
         let unconfirmed = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&unconfirmed);
         let driver = tokio::spawn(drive(connection, seen, notifications)).abort_handle();
-        Session { client, unconfirmed, driver, server }
+        Session { client, unconfirmed, driver, prepared: Mutex::default(), server }
+    }
+
+    /// A statement that the server has read and planned, once for all the times that it is asked with
+    /// other parameters of these types.
+    pub async fn prepared(&self, text: &str, types: &[Type]) -> Result<Statement, Error> {
+        let known = |prepared: &VecDeque<(String, Statement)>| {
+            prepared.iter().find(|(known, _)| known == text).map(|(_, it)| it.clone())
+        };
+        if let Some(statement) = known(&self.prepared.lock()) {
+            return Ok(statement);
+        }
+        let statement = self.client.prepare_typed(text, types).await?;
+        let mut prepared = self.prepared.lock();
+        if prepared.len() == PREPARED_MAX {
+            prepared.pop_front();
+        }
+        prepared.push_back((text.to_owned(), statement.clone()));
+        Ok(statement)
     }
 
     /// Whether a commit since the last question was made without its wait for the standby. The

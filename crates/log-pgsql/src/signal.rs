@@ -164,8 +164,7 @@ impl Signals {
 }
 
 async fn notify(session: &Session, channel: &str, payload: &str) -> Result<(), Fault> {
-    let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-        [(&channel, Type::TEXT), (&payload, Type::TEXT)];
-    session.query_typed("SELECT pg_notify($1, $2)", &parameters).await?;
+    let statement = session.prepared("SELECT pg_notify($1, $2)", &[Type::TEXT, Type::TEXT]).await?;
+    session.query(&statement, &[&channel, &payload]).await?;
     Ok(())
 }

@@ -43,9 +43,10 @@ impl PostgresServer {
         &Box::leak(Box::new((self, remover))).0
     }
 
-    /// A standby of this server, which it knows by this name.
+    /// A standby of this server with the same settings, which it knows by this name.
     pub fn standby(&self, name: &str) -> PostgresServer {
         let mut standby = PostgresServer::prepared(&[]);
+        standby.options.clone_from(&self.options);
         let mut command = as_ordinary_user("pg_basebackup");
         let source = format!("{} user=spindle application_name={name}", self.parameters());
         command.args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--dbname"]);

@@ -7,6 +7,9 @@ use spindle_testkit::{NatsServers, PostgresServer, wait_until};
 /// What the log is called on NATS.
 const STREAM: &str = "bench";
 
+/// Of 16 MiB each.
+const WAL_SEGMENTS: usize = 32;
+
 /// Which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeper {
@@ -42,16 +45,30 @@ impl Keeper {
         match self {
             Self::Nats => Keeping::Nats(NatsServers::three()),
             Self::Postgres => {
-                let primary = PostgresServer::start(&["max_connections=100"]);
+                let kept = format!("min_wal_size={}MB", WAL_SEGMENTS * 16);
+                let primary = PostgresServer::start(&["max_connections=100", &kept]);
                 let standby = primary.standby("standby");
                 primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
                 primary.sql("SELECT pg_reload_conf()");
                 wait_until("commits that wait for the standby", || {
                     primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync"
                 });
+                use_wal(&primary, &standby);
                 Keeping::Postgres { primary, _standby: standby }
             }
         }
+    }
+}
+
+/// Lets both servers write as many segments of WAL as are measured, and keep them to be written over.
+/// A server that has run for a while has them; a fresh one fills each with zeros and syncs it while
+/// commits wait.
+fn use_wal(primary: &PostgresServer, standby: &PostgresServer) {
+    for _ in 0..WAL_SEGMENTS {
+        primary.sql("SELECT txid_current(), pg_switch_wal()");
+    }
+    for server in [primary, standby] {
+        server.sql("CHECKPOINT");
     }
 }
 
