@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use spindle_tls::client::{ClientFiles, Trust};
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -243,9 +243,9 @@ fn write_certificate(data: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((cert, key))
 }
 
-/// An address that nobody listens on now.
+/// An address that nobody listens on now, and that no client is given.
 pub(crate) fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    Ok(spindle_testkit::free_address().parse()?)
 }
 
 fn connects(address: SocketAddr) -> Result<()> {
