@@ -141,6 +141,8 @@ impl CommitLoop {
         let mut state = self.state.lock();
         if state.requests == requests {
             state.cohort.looked(began.elapsed());
+        } else {
+            state.cohort.served(began.elapsed());
         }
     }
 

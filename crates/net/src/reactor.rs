@@ -138,7 +138,7 @@ impl Reactor {
     /// that it is time to commit.
     pub(crate) fn step(&mut self) -> Step {
         self.inbox.take(&mut self.notes);
-        self.turn();
+        self.turn(Some(Instant::now()));
         if self.over {
             return Step::Over;
         }
@@ -174,7 +174,7 @@ impl Reactor {
             return false;
         }
         self.inbox.take(&mut self.notes);
-        self.turn();
+        self.turn(None);
         true
     }
 
@@ -236,8 +236,9 @@ impl Reactor {
 
     /// Does all that was noted. What has become durable leaves first, since it waits for nothing
     /// else; then come reads, then answers, then one flush, so that everything else that a connection
-    /// has to send in this turn leaves in one write.
-    fn turn(&mut self) {
+    /// has to send in this turn leaves in one write. `begun` is when the turn began, unless a commit is
+    /// under way meanwhile.
+    fn turn(&mut self, begun: Option<Instant>) {
         let mut notes = mem::take(&mut self.notes);
         if mem::take(&mut notes.durable_moved) {
             self.list_gated();
@@ -261,6 +262,9 @@ impl Reactor {
         self.shake_hands();
         for delivery in notes.deliveries.drain(..) {
             self.answer(delivery);
+        }
+        if let Some(begun) = begun {
+            self.cohort.served(begun.elapsed());
         }
         self.flush();
         self.reap();

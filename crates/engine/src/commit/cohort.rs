@@ -8,8 +8,9 @@
 //!
 //! - [`Cohort::asks`] and [`Cohort::answered`] tell it of every request and of every connection
 //!   that has all its answers, [`Cohort::leaves`] of those that are gone;
-//! - [`Cohort::looked`] and [`Cohort::slept`] tell it how long nothing came: time in which requests
-//!   were served, or a commit was under way, is not time that a client took;
+//! - [`Cohort::looked`] and [`Cohort::slept`] tell it how long nothing came, and [`Cohort::served`] how
+//!   long requests were served: that is time that a client took only if it was expected and others
+//!   came. The time of a commit never is;
 //! - [`Cohort::next`] says what to do when all is served that came and all is sent that may leave.
 //!
 //! The rules:
@@ -17,7 +18,8 @@
 //! 1. A connection is expected back if it came back in time after each of its last two answers. So
 //!    nobody waits for open loops, for workers that work, or for people.
 //! 2. A cohort waits for half the time a sync takes, at most [`PATIENCE_MAX`], in all. What waits
-//!    longer would have been better off with a sync of its own.
+//!    longer would have been better off with a sync of its own. To serve others is to wait, too: a
+//!    stream of requests that nobody waited for does not put off a commit.
 //! 3. Within one cohort a connection is expected twice at most: for a lease and then for its
 //!    `complete`. Somebody who only reads, however fast, holds up nobody's commit.
 //! 4. Who was expected in vain is not expected again until it has been fast again.
@@ -69,6 +71,8 @@ pub struct Cohort {
     waited: Duration,
     /// How long it may.
     patience: Duration,
+    /// Somebody who was expected has come since it was last told how long requests were served.
+    has_come: bool,
 }
 
 impl Cohort {
@@ -78,6 +82,7 @@ impl Cohort {
             let in_time = self.clock.saturating_sub(answered) < self.patience;
             guest.streak = if in_time { (guest.streak + 1).min(STREAK_MIN) } else { 0 };
         }
+        self.has_come |= self.expects(guest);
         self.leaves(guest);
     }
 
@@ -97,9 +102,21 @@ impl Cohort {
 
     /// A connection is not expected any more.
     pub fn leaves(&mut self, guest: &mut Guest) {
-        // Those expected in an earlier cohort were given up with it.
-        if std::mem::take(&mut guest.is_expected) && guest.cohort == self.number {
+        if self.expects(guest) {
             self.expected -= 1;
+        }
+        guest.is_expected = false;
+    }
+
+    /// Those expected in an earlier cohort were given up with it.
+    fn expects(&self, guest: &Guest) -> bool {
+        guest.is_expected && guest.cohort == self.number
+    }
+
+    /// What came was served for so long. Nobody has been sent an answer since.
+    pub fn served(&mut self, time: Duration) {
+        if !std::mem::take(&mut self.has_come) && self.expected > 0 {
+            self.looked(time);
         }
     }
 
@@ -220,7 +237,14 @@ mod tests {
         commits: u64,
         served: u64,
         looked: Duration,
+        /// There is always a connection that has just been opened and asks something.
+        strangers: bool,
+        /// The longest that a request waited for its commit to begin.
+        longest: Duration,
     }
+
+    /// To serve one of them takes so long.
+    const STRANGER: Duration = us(50);
 
     struct Client {
         guest: Guest,
@@ -249,27 +273,34 @@ mod tests {
                 commits: 0,
                 served: 0,
                 looked: Duration::ZERO,
+                strangers: false,
+                longest: Duration::ZERO,
             }
         }
 
         /// Serves what has come and answers what needs no disk. Returns whether something had come.
-        fn turn(&mut self, batch: &mut Vec<usize>) -> bool {
+        fn turn(&mut self, batch: &mut Vec<(usize, Duration)>) -> bool {
             let begun = self.now;
+            if self.strangers {
+                let mut guest = Guest::default();
+                self.cohort.asks(&mut guest);
+                self.now += STRANGER;
+                self.cohort.answered(&mut guest);
+                self.cohort.leaves(&mut guest);
+            }
             for number in 0..self.clients.len() {
                 let client = &mut self.clients[number];
-                if client.asks.is_none_or(|at| at > begun) {
-                    continue;
-                }
+                let Some(asked) = client.asks.take_if(|at| *at <= begun) else { continue };
                 self.cohort.asks(&mut client.guest);
-                client.asks = None;
                 client.served += 1;
                 self.now += us(4);
                 if client.submits {
-                    batch.push(number);
+                    batch.push((number, asked));
                 } else {
                     self.answer(number);
                 }
             }
+            self.cohort.served(self.now - begun);
             self.now > begun
         }
 
@@ -288,10 +319,13 @@ mod tests {
                 let next = self.cohort.next(!batch.is_empty(), if patient { SYNC } else { us(0) });
                 match next {
                     Next::Commit => {
+                        for (_, asked) in &batch {
+                            self.longest = self.longest.max(self.now - *asked);
+                        }
                         self.now += SYNC;
                         self.commits += 1;
                         self.served += batch.len() as u64;
-                        batch.drain(..).for_each(|number| self.answer(number));
+                        batch.drain(..).for_each(|(number, _)| self.answer(number));
                     }
                     Next::Look => {
                         self.now += us(1);
@@ -338,6 +372,15 @@ mod tests {
         mixed.looked = Duration::ZERO;
         mixed.run(1000, true);
         assert!(mixed.looked < us(10) * 1000, "{:?}", mixed.looked);
+    }
+
+    #[test]
+    fn strangers_that_never_stop_coming_put_off_no_commit() {
+        let mut server = Server::new((0..3).map(|number| (us(300 + 170 * number), true)));
+        server.strangers = true;
+        server.run(1000, true);
+        let bearable = SYNC + PATIENCE + 3 * STRANGER;
+        assert!(server.longest < bearable, "{:?}", server.longest);
     }
 
     #[test]
