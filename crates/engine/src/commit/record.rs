@@ -50,6 +50,17 @@ pub enum RecordError {
         /// The version it needs.
         needed: u8,
     },
+    /// An entry that is not what its checksum says.
+    #[error("the record is damaged at byte {0}: a checksum does not match")]
+    Damaged(usize),
+    /// It stands in the log as one of another epoch than it was written in.
+    #[error("the record was written in epoch {written}, and the log has it as one of epoch {stored}")]
+    OtherEpoch {
+        /// What its header says.
+        written: u64,
+        /// What the log says.
+        stored: u64,
+    },
     /// An event of a kind this program does not know.
     #[error("the record holds an event this program does not know, at byte {0}")]
     UnknownEvent(usize),
@@ -145,13 +156,15 @@ impl RecordWriter {
     }
 }
 
+/// The epoch in the header of a record, which has one.
+fn epoch_of(record: &[u8]) -> u64 {
+    record.get(8..).and_then(<[u8]>::first_chunk).copied().map_or(0, u64::from_le_bytes)
+}
+
 /// A record read back.
 #[derive(Debug)]
 pub(crate) struct RecordReader {
     bytes: Bytes,
-    /// The epoch it was written in.
-    #[cfg(test)]
-    epoch: u64,
     /// The engine's time when it was sealed.
     pub now_ms: u64,
     entries: u32,
@@ -172,8 +185,6 @@ impl RecordReader {
         };
         Ok(RecordReader {
             entries: (word(0) >> 32) as u32,
-            #[cfg(test)]
-            epoch: word(8),
             now_ms: word(16),
             bytes,
         })
@@ -235,6 +246,36 @@ impl RecordReader {
 /// Whether a record begins an epoch: it is the first one of its writer.
 pub(crate) fn begins_epoch(record: &[u8]) -> bool {
     record.get(2).is_some_and(|marks| marks & BEGINS_EPOCH != 0)
+}
+
+/// A record without entries, as a leader writes it to show that it leads: it changes nothing.
+#[must_use]
+pub fn beat(epoch: u64, now_ms: u64) -> Bytes {
+    RecordWriter::default().seal(epoch, now_ms)
+}
+
+/// Checks what stands in a log that does not check the bytes itself: that the record is of this epoch and all events are
+/// as they were written. Returns whether all other bytes are, payloads and results: those cost a job, not the record.
+pub fn check(record: &Bytes, stored: u64) -> Result<bool, RecordError> {
+    let reader = RecordReader::new(record.clone())?;
+    let written = epoch_of(record);
+    if written != stored {
+        return Err(RecordError::OtherEpoch { written, stored });
+    }
+    let mut end = HEADER_BYTES;
+    reader.for_each_entry(|record, range| {
+        end = end.max(range.end);
+        let head = read_entry_header(&record[range.start - ENTRY_HEADER_BYTES..]);
+        let is_sound = head.is_some_and(|head| head.crc == crc32c::crc32c(&record[range.clone()]));
+        if is_sound { Ok(true) } else { Err(RecordError::Damaged(range.start)) }
+    })?;
+    let parts = checked_parts(record);
+    let sound = parts.iter().all(|part| {
+        let start = part.offset as usize;
+        crc32c::crc32c(&record[start..start + part.len as usize]) == part.crc
+    });
+    let end = parts.iter().map(|part| (part.offset + part.len) as usize).fold(end, usize::max);
+    if end == record.len() { Ok(sound) } else { Err(RecordError::Malformed(end)) }
 }
 
 /// When a record was written: milliseconds since 1970. None of what is no record.
@@ -335,7 +376,7 @@ mod tests {
         let sealed = writer.seal(3, 99);
         assert!(writer.is_empty());
         let reader = RecordReader::new(sealed.clone()).unwrap();
-        assert_eq!((reader.epoch, reader.now_ms), (3, 99));
+        assert_eq!((epoch_of(&sealed), reader.now_ms), (3, 99));
         let mut read = Vec::new();
         let take = |event, offset| {
             read.push((event, offset));
