@@ -10,7 +10,7 @@ use spindle_log_pgsql::{OpenError as PgsqlOpenError, PgsqlLog, PgsqlLogOptions};
 
 use crate::{
     cli::LogArgs,
-    config::{Config, LogSync},
+    config::{Config, LogSync, refuse_log_url},
     exit::{Code, Failure},
 };
 
@@ -36,8 +36,10 @@ pub fn opener(config: &Config) -> anyhow::Result<OpenLog> {
 ///
 /// [`Code::Usage`] when the URL or a file will not do, [`Code::NotFound`] when there is no log.
 pub fn open(args: &LogArgs, opening: Opening) -> anyhow::Result<Arc<dyn SharedLog>> {
+    let url = args.log.as_deref().unwrap_or_default();
+    refuse_log_url(url).map_err(|reason| Failure::with(Code::Usage, reason))?;
     let place = Place {
-        url: args.log.as_deref().unwrap_or_default(),
+        url,
         password_file: args.log_password_file.as_deref(),
         ca_file: args.log_ca_file.as_deref(),
         sync: args.log_sync,

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::config::{LogSync, parse_log_argument, parse_log_sync};
+use crate::config::{LogSync, parse_log_sync};
 
 /// The log of a cluster, named as for `spindle serve`.
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// The log that the servers of a cluster share: postgres://USER@HOST/DATABASE,
     /// nats://HOST:PORT/STREAM or tls://HOST:PORT/STREAM
-    #[arg(long, value_name = "URL", value_parser = parse_log_argument)]
+    #[arg(long, value_name = "URL")]
     pub log: Option<String>,
     /// With --log: a file with the password for its server, which only you may read
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "log")]

@@ -33,12 +33,12 @@ pub(super) fn parse_log_url(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The address of a shared log, of which a command line must not have the password either.
-pub fn parse_log_argument(text: &str) -> Result<String, String> {
-    if has_secret(text) {
+/// Why a command does not take this address of a shared log, if it does not. Nothing of it is repeated.
+pub fn refuse_log_url(url: &str) -> Result<(), String> {
+    if has_secret(url) {
         return Err(ConfigError::PasswordInUrl.to_string());
     }
-    parse_log_url(text)
+    parse_log_url(url).map(drop).map_err(|reason| format!("--log: {reason}"))
 }
 
 /// Whether a URL has a password or a token in it, which would be shown by `ps` and in logs.
