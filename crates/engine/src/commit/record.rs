@@ -6,6 +6,11 @@
 //! entry   kind << 28 | length u32    | CRC-32C u32 | bytes
 //! ```
 //!
+//! A record that needs a newer version (`min_reader`) than a program knows is refused by its fold. The highest that any
+//! folded record needs is the *format in force*: a writer's records need that version, and whatever a later version adds
+//! is written only when that one is in force. It is raised by a record that needs more than those before it, once all who
+//! read the log know that version ([`Engine::raise_format`](crate::Engine::raise_format)).
+//!
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
 //! and checksum. Of the marks one is used: the record begins an epoch. A record without entries is a
 //! beat, see `lead.rs`.
@@ -17,10 +22,10 @@ use prost::DecodeError;
 use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
-/// The version this program writes.
+/// The newest version that this program knows.
 pub const VERSION: u8 = 1;
-/// The oldest version of this program that can fold what this one writes.
-const MIN_READER: u8 = 1;
+/// The first version: every program knows it.
+pub(crate) const FIRST_VERSION: u8 = 1;
 
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 8;
@@ -67,16 +72,34 @@ pub enum RecordError {
 }
 
 /// A record under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecordWriter {
     bytes: Vec<u8>,
     entries: u32,
     begins_epoch: bool,
+    /// The version that a reader of the records has to know.
+    format: u8,
+}
+
+impl Default for RecordWriter {
+    fn default() -> RecordWriter {
+        RecordWriter { bytes: Vec::new(), entries: 0, begins_epoch: false, format: FIRST_VERSION }
+    }
 }
 
 impl RecordWriter {
     pub fn is_empty(&self) -> bool {
         self.entries == 0
+    }
+
+    /// The format in force.
+    pub fn format(&self) -> u8 {
+        self.format
+    }
+
+    /// Records need this version from here on. None is open.
+    pub fn set_format(&mut self, format: u8) {
+        self.format = format;
     }
 
     /// Bytes so far, header included.
@@ -138,7 +161,7 @@ impl RecordWriter {
         }
         let header = &mut self.bytes[..HEADER_BYTES];
         header[0] = VERSION;
-        header[1] = MIN_READER;
+        header[1] = self.format;
         header[2] = if std::mem::take(&mut self.begins_epoch) { BEGINS_EPOCH } else { 0 };
         header[4..8].copy_from_slice(&self.entries.to_le_bytes());
         header[8..16].copy_from_slice(&epoch.to_le_bytes());
@@ -167,17 +190,23 @@ pub(crate) struct RecordReader {
     bytes: Bytes,
     /// The engine's time when it was sealed.
     pub now_ms: u64,
+    /// The version that its reader has to know.
+    pub needed: u8,
     entries: u32,
 }
 
 impl RecordReader {
-    /// Reads the header.
+    /// Reads the header of a record that is to be folded by who knows versions up to `newest`.
+    pub fn knowing(newest: u8, bytes: Bytes) -> Result<RecordReader, RecordError> {
+        let reader = RecordReader::new(bytes)?;
+        let needed = reader.needed;
+        if needed > newest { Err(RecordError::TooNew { needed }) } else { Ok(reader) }
+    }
+
+    /// Reads the header of a record that was folded, or is folded by nobody.
     pub fn new(bytes: Bytes) -> Result<RecordReader, RecordError> {
         let header: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or(RecordError::Malformed(bytes.len()))?;
-        if header[1] > VERSION {
-            return Err(RecordError::TooNew { needed: header[1] });
-        }
         let word = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&header[at..at + 8]);
@@ -186,6 +215,7 @@ impl RecordReader {
         Ok(RecordReader {
             entries: (word(0) >> 32) as u32,
             now_ms: word(16),
+            needed: header[1],
             bytes,
         })
     }
@@ -257,7 +287,7 @@ pub fn beat(epoch: u64, now_ms: u64) -> Bytes {
 /// Checks what stands in a log that does not check the bytes itself: that the record is of this epoch and all events are
 /// as they were written. Returns whether all other bytes are, payloads and results: those cost a job, not the record.
 pub fn check(record: &Bytes, stored: u64) -> Result<bool, RecordError> {
-    let reader = RecordReader::new(record.clone())?;
+    let reader = RecordReader::knowing(VERSION, record.clone())?;
     let written = epoch_of(record);
     if written != stored {
         return Err(RecordError::OtherEpoch { written, stored });
@@ -500,7 +530,7 @@ mod tests {
         writer.put_event(&events()[0]);
         let mut sealed = writer.seal(1, 1).to_vec();
         sealed[1] = VERSION + 1;
-        let refused = RecordReader::new(Bytes::from(sealed)).unwrap_err();
+        let refused = RecordReader::knowing(VERSION, Bytes::from(sealed)).unwrap_err();
         assert!(matches!(refused, RecordError::TooNew { needed } if needed == VERSION + 1));
     }
 }

@@ -49,8 +49,8 @@ fn jobs_are_exported_and_imported_whatever_happens_to_the_leader() {
     let follower = &cluster.nodes[1 - leader];
     follower.command(&["add", "q", "--type", "json", "--lines", &lines]);
 
-    // The leader dies while the export waits for its reader.
-    let mut export = started(follower, &["export", "-"], Stdio::piped());
+    // The leader dies while an export from it waits for its reader.
+    let mut export = started(&cluster.nodes[leader], &["export", "-"], Stdio::piped());
     let mut stdout = BufReader::new(export.stdout.take().unwrap());
     let mut begun = String::new();
     for _ in 0..50 {

@@ -88,8 +88,8 @@ fn what_is_typed_wrongly_is_said_without_passwords() {
     is_refused(1, &["verify", "--log", &nobody], &["no PostgreSQL server can be used"]);
     let server = database();
     server.sql("CREATE SCHEMA other; CREATE TABLE other.head (x int)");
-    let other = Servers::Postgres(server).url("other");
-    is_refused(1, &["verify", "--log", &other], &["is not a log of Spindle"]);
+    let servers = Servers::Postgres(server);
+    is_refused(1, &["verify", "--log", &servers.url("other")], &["is not a log of Spindle"]);
 }
 
 /// The one number that a question of SQL answers.
@@ -111,8 +111,8 @@ fn a_record_of_a_deposed_leader_is_told_and_left_out_of_a_backup() {
     assert_eq!(before["next"], next);
     // The record that has made a job comes once more, of the epoch that is over.
     let copy = "INSERT INTO spindle.records_0 SELECT max(position) + 1, 1, \
-                (SELECT bytes FROM spindle.records_0 WHERE strpos(encode(bytes, 'escape'), 'two') > 0) \
-                FROM spindle.records_0";
+                (SELECT bytes FROM spindle.records_0 WHERE strpos(encode(bytes, 'escape'), 'two') > 0 \
+                ORDER BY position LIMIT 1) FROM spindle.records_0";
     server.sql(copy);
     let after = object(0, &["verify", "--log", &url]);
     assert_eq!(after["fenced"], json!([next]), "{after}");
@@ -155,7 +155,8 @@ fn damage_in_postgresql_is_told_with_its_place_and_not_backed_up() {
              WHERE position = {at}"
         )
     };
-    let payload = change(&format!("{} + 1", holds("the second one")));
+    let place = format!("SELECT {} FROM spindle.records_0 WHERE position = {at}", holds("the second one"));
+    let payload = change(&number(&server, &place).to_string());
     server.sql(&payload);
     let found = object(1, &["verify", "--log", &url]);
     assert_eq!(found["verdict"], "payloads damaged", "{found}");
