@@ -525,6 +525,30 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_checked_by_its_checksums_its_epoch_and_its_length() {
+        let mut writer = RecordWriter::default();
+        let payload = writer.next_offset() as usize;
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        let event = writer.next_offset() as usize;
+        writer.put_event(&events()[0]);
+        let sealed = writer.seal(3, 1);
+        assert!(check(&sealed, 3).unwrap());
+        assert!(check(&beat(3, 1), 3).unwrap());
+        let wrong = check(&sealed, 4).unwrap_err();
+        assert!(matches!(wrong, RecordError::OtherEpoch { written: 3, stored: 4 }), "{wrong}");
+        let flipped = |at: usize| {
+            let mut bytes = sealed.to_vec();
+            bytes[at] ^= 1;
+            check(&Bytes::from(bytes), 3)
+        };
+        assert!(!flipped(payload).unwrap(), "it costs a job and no record");
+        assert!(matches!(flipped(event), Err(RecordError::Damaged(at)) if at == event));
+        let longer = Bytes::from([&sealed[..], b"x"].concat());
+        assert!(matches!(check(&longer, 3), Err(RecordError::Malformed(at)) if at == sealed.len()));
+        assert!(check(&sealed.slice(..sealed.len() - 1), 3).is_err());
+    }
+
+    #[test]
     fn a_record_for_newer_readers_names_the_version_it_needs() {
         let mut writer = RecordWriter::default();
         writer.put_event(&events()[0]);

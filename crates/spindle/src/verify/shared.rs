@@ -70,7 +70,7 @@ impl Verdict {
                 "the jobs named are dead when a worker is to get them, all else is served; a backup may have them",
             ),
             Self::Damaged => Some(
-                "no node can start on it: leave those that run, `spindle export` what their leader has, then restore \
+                "a node may not start on it: leave those that run, `spindle export` what their leader has, then restore \
                  a backup to a new log (spindle restore BACKUP --log URL)",
             ),
             Self::Unreadable => Some("look after the servers of the log, and run it again"),
