@@ -60,7 +60,9 @@ pub enum BackupError {
     )]
     NotAlone { at: Position },
     /// The log that is filled does not take a record.
-    #[error("the log does not take record {at}: {reason}; run the same restore again, and it goes on")]
+    #[error(
+        "the log does not take record {at}: {reason}; run the same restore again, and it goes on"
+    )]
     NotTaken { at: Position, reason: String },
     /// The source failed.
     #[error(transparent)]

@@ -39,14 +39,16 @@ pub fn fill(
         return Err(other(format!("it ends at {next}, the backup at {}", manifest.end)));
     }
     let mut there = log.read(first).map_err(|error| BackupError::unread(first, error))?;
-    let mut appender = Appender { log, pending: VecDeque::new(), submitted: 0, moved: Instant::now() };
+    let mut appender =
+        Appender { log, pending: VecDeque::new(), submitted: 0, moved: Instant::now() };
     let mut each = |stored: Stored| {
         let at = stored.position;
         let bytes = stored.bytes.len();
         if at < next {
             let found = there.next().transpose();
             let found = found.map_err(|error| BackupError::unread(at, error))?;
-            let is_same = |it: Stored| (it.position, it.epoch, it.bytes) == (at, stored.epoch, stored.bytes);
+            let is_same =
+                |it: Stored| (it.position, it.epoch, it.bytes) == (at, stored.epoch, stored.bytes);
             if !found.is_some_and(is_same) {
                 return Err(Stop(other(format!("record {at} is another one"))));
             }
@@ -70,10 +72,8 @@ pub fn fill(
         }
     }
     appender.finish()?;
-    log.end_restore().map_err(|error| BackupError::NotTaken {
-        at: manifest.end,
-        reason: error.to_string(),
-    })
+    log.end_restore()
+        .map_err(|error| BackupError::NotTaken { at: manifest.end, reason: error.to_string() })
 }
 
 /// What ends the reading of a copy.
@@ -159,7 +159,9 @@ impl Appender<'_> {
                 }
                 return Ok(());
             }
-            Ack::Fatal(error) => return Err(BackupError::NotTaken { at, reason: error.to_string() }),
+            Ack::Fatal(error) => {
+                return Err(BackupError::NotTaken { at, reason: error.to_string() });
+            }
         }
         self.moved = Instant::now();
         self.submitted -= 1;

@@ -120,13 +120,9 @@ fn continued(
     if found.end < before.end {
         return other(&format!("it ends at {}, the backup at {}", found.end, before.end));
     }
-    if before.end <= found.first {
-        return Ok(None);
-    }
     let Some(newest) = before.segments.last() else { return Ok(None) };
-    let file = disk
-        .open(&newest.file, true)
-        .map_err(BackupError::failed(disk, "open", &newest.file))?;
+    let file =
+        disk.open(&newest.file, true).map_err(BackupError::failed(disk, "open", &newest.file))?;
     let mut last = None;
     let mut note = |stored: Stored| {
         last = Some(stored);
@@ -138,7 +134,8 @@ fn continued(
         let reason = "the copy is damaged: take a backup to a new folder";
         return Err(BackupError::damaged(disk, &newest.file, reason));
     };
-    let stored = match source.read(last.position, None).and_then(|mut read| read.next().transpose()) {
+    let stored = match source.read(last.position, None).and_then(|mut read| read.next().transpose())
+    {
         Err(ReadError::Trimmed { .. }) => return Ok(None),
         read => read.map_err(|error| BackupError::unread(last.position, error))?,
     };

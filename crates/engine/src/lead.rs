@@ -197,7 +197,9 @@ impl Engine {
         let mut inner = self.shared.inner.lock();
         let format = format.min(inner.options.format);
         if inner.batch.raise_format(format) {
-            tracing::info!("version {format} of the record format is in force: all nodes can read it");
+            tracing::info!(
+                "version {format} of the record format is in force: all nodes can read it"
+            );
         }
         self.leave(inner);
     }

@@ -367,8 +367,9 @@ impl SharedLog for NatsLog {
             let config = settings::restored(server.info().await?.config);
             server.update(&config).await
         });
-        let refused =
-            |refusal: Refusal| failed("end the restore of", &self.shared().stream, refusal.to_string());
+        let refused = |refusal: Refusal| {
+            failed("end the restore of", &self.shared().stream, refusal.to_string())
+        };
         ended.ok_or_else(|| self.closed())?.map(drop).map_err(refused)
     }
 }

@@ -47,7 +47,9 @@ pub enum OpenError {
     )]
     Foreign { schema: String, reason: String },
     /// There is no log, and none is to be made.
-    #[error("there is no log in schema {schema}: correct the URL, or name the schema with ?schema=...")]
+    #[error(
+        "there is no log in schema {schema}: correct the URL, or name the schema with ?schema=..."
+    )]
     Absent { schema: String },
     /// A restore has begun there and not ended.
     #[error(

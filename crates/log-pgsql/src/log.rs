@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spindle_log::{
-    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Opening, Position, ReadError, Record,
-    SharedLog, Space, StoredRecords, SubmitError,
+    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Opening, Position, ReadError,
+    Record, SharedLog, Space, StoredRecords, SubmitError,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -365,6 +365,8 @@ impl SharedLog for PgsqlLog {
         });
         let unconfirmed = "the wait for the synchronous standby was cancelled";
         let failed = |reason: String| log_error(&self.core.name, reason);
-        ended.map_err(|error| failed(error.to_string()))?.ok_or_else(|| failed(unconfirmed.to_owned()))
+        ended
+            .map_err(|error| failed(error.to_string()))?
+            .ok_or_else(|| failed(unconfirmed.to_owned()))
     }
 }

@@ -59,7 +59,9 @@ pub enum RecordError {
     #[error("the record is damaged at byte {0}: a checksum does not match")]
     Damaged(usize),
     /// It stands in the log as one of another epoch than it was written in.
-    #[error("the record was written in epoch {written}, and the log has it as one of epoch {stored}")]
+    #[error(
+        "the record was written in epoch {written}, and the log has it as one of epoch {stored}"
+    )]
     OtherEpoch {
         /// What its header says.
         written: u64,

@@ -1,7 +1,5 @@
 //! What a log is opened for: to be read without a trace, and to be filled from a backup.
 
-#![expect(clippy::unwrap_used, reason = "only tests use this")]
-
 use spindle_log::{Log, Opening, Position, SharedLog};
 use spindle_log_pgsql::{PgsqlLog, PgsqlLogOptions};
 

@@ -38,7 +38,8 @@ pub fn backup(args: &BackupArgs) -> anyhow::Result<Code> {
         None => backup_of_records(args)?,
     };
     if taken.begun_anew {
-        let message = "the log has dropped what follows the backup that was there: all of it was copied anew";
+        let message =
+            "the log has dropped what follows the backup that was there: all of it was copied anew";
         writeln!(io::stderr(), "{message}")?;
     }
     let more = [
@@ -89,7 +90,9 @@ fn restore_to_log(args: &RestoreArgs, backup: &RealDisk) -> anyhow::Result<Manif
     let Checked { manifest, findings } = check(backup, checked_parts)?;
     if let Some(finding) = findings.into_iter().next() {
         let folder = args.backup.display().to_string();
-        return Err(BackupError::Damaged { folder, file: finding.file, reason: finding.reason }.into());
+        return Err(
+            BackupError::Damaged { folder, file: finding.file, reason: finding.reason }.into()
+        );
     }
     let log = shared_log::open(&args.shared, Opening::Restore(manifest.first))?;
     fill(backup, &manifest, &*log, checked_parts, &mut |_| {})?;

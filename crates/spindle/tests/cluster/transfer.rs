@@ -17,7 +17,9 @@ const JOBS: usize = 2000;
 fn started(node: &Node, arguments: &[&str], stdout: Stdio) -> Program {
     let mut command = Command::new(SPINDLE);
     let url = format!("http://{}", node.http);
-    Program::start(command.args(arguments).args(["--url", &url]).stdout(stdout).stderr(Stdio::null()))
+    Program::start(
+        command.args(arguments).args(["--url", &url]).stdout(stdout).stderr(Stdio::null()),
+    )
 }
 
 /// Runs a command until it succeeds: with whom it speaks there may be no leader yet.

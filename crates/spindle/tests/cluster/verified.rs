@@ -34,7 +34,11 @@ fn a_log_that_is_not_there_is_not_made_and_one_that_is_there_is_not_filled() {
         let folder = tempfile::tempdir().unwrap();
         let backup = path(&folder, "backup");
         for _ in 0..2 {
-            is_refused(3, &["verify", "--log", &url], &["cannot open the shared log", "there is no"]);
+            is_refused(
+                3,
+                &["verify", "--log", &url],
+                &["cannot open the shared log", "there is no"],
+            );
             is_refused(3, &["backup", "--log", &url, &backup], &["there is no"]);
         }
         assert!(!folder.path().join("backup").exists());
@@ -48,7 +52,11 @@ fn a_log_that_is_not_there_is_not_made_and_one_that_is_there_is_not_filled() {
         // Where something else is.
         std::fs::write(folder.path().join("notes"), "mine").unwrap();
         let here = folder.path().to_str().unwrap();
-        is_refused(1, &["backup", "--log", &url, here], &["holds other files (", "choose an empty"]);
+        is_refused(
+            1,
+            &["backup", "--log", &url, here],
+            &["holds other files (", "choose an empty"],
+        );
         is_refused(1, &["restore", here, "--log", &url], &["holds no backup"]);
         // A damaged backup makes no log.
         let copy = std::fs::read_dir(&backup).unwrap().flatten().map(|file| file.path());
@@ -132,7 +140,10 @@ fn a_record_of_a_deposed_leader_is_told_and_left_out_of_a_backup() {
     let elsewhere = format!("{url}?schema=elsewhere");
     object(0, &["restore", &backup, "--log", &elsewhere]);
     let found = object(0, &["verify", "--log", &elsewhere]);
-    assert_eq!((&found["fenced"], &found["contents"]["jobs"]), (&json!([]), &before["contents"]["jobs"]));
+    assert_eq!(
+        (&found["fenced"], &found["contents"]["jobs"]),
+        (&json!([]), &before["contents"]["jobs"])
+    );
 }
 
 #[test]
@@ -155,7 +166,8 @@ fn damage_in_postgresql_is_told_with_its_place_and_not_backed_up() {
              WHERE position = {at}"
         )
     };
-    let place = format!("SELECT {} FROM spindle.records_0 WHERE position = {at}", holds("the second one"));
+    let place =
+        format!("SELECT {} FROM spindle.records_0 WHERE position = {at}", holds("the second one"));
     let payload = change(&number(&server, &place).to_string());
     server.sql(&payload);
     let found = object(1, &["verify", "--log", &url]);
@@ -170,22 +182,33 @@ fn damage_in_postgresql_is_told_with_its_place_and_not_backed_up() {
         (change("length(bytes) - 1"), "a checksum does not match"),
         (format!("UPDATE spindle.records_0 SET epoch = epoch + 1 WHERE position = {at}"), "epoch"),
     ] {
-        server.sql(&format!("CREATE TABLE kept AS SELECT * FROM spindle.records_0 WHERE position = {at}"));
+        server.sql(&format!(
+            "CREATE TABLE kept AS SELECT * FROM spindle.records_0 WHERE position = {at}"
+        ));
         server.sql(&damage);
         let found = object(1, &["verify", "--log", &url]);
-        assert_eq!((&found["verdict"], &found["damage"]["position"]), (&json!("damaged"), &json!(at)));
+        assert_eq!(
+            (&found["verdict"], &found["damage"]["position"]),
+            (&json!("damaged"), &json!(at))
+        );
         let said = found["damage"]["reason"].as_str().unwrap();
         assert!(said.contains(reason), "{said}");
         assert_eq!(found["contents"]["jobs"]["ready"], 1, "{found}");
         let words = ["damage\trecord", "advice\t", "spindle restore BACKUP --log URL"];
         is_refused(1, &["verify", "--log", &url], &words);
         let new = path(&folder, "new");
-        is_refused(1, &["backup", "--log", &url, &new], &[&format!("record {at}"), "cannot be read"]);
+        is_refused(
+            1,
+            &["backup", "--log", &url, &new],
+            &[&format!("record {at}"), "cannot be read"],
+        );
         server.sql(&format!("DELETE FROM spindle.records_0 WHERE position = {at}"));
         server.sql("INSERT INTO spindle.records_0 SELECT * FROM kept; DROP TABLE kept");
     }
     // A gap among the newest records is seen when the log is opened.
-    server.sql(&format!("CREATE TABLE kept AS SELECT * FROM spindle.records_0 WHERE position = {at}"));
+    server.sql(&format!(
+        "CREATE TABLE kept AS SELECT * FROM spindle.records_0 WHERE position = {at}"
+    ));
     server.sql(&format!("DELETE FROM spindle.records_0 WHERE position = {at}"));
     let words = ["is damaged", "1 of the records 0 to", "restore the database from a backup"];
     is_refused(1, &["verify", "--log", &url], &words);
@@ -215,7 +238,10 @@ fn damage_on_nats_is_told_with_its_place() {
         found = serde_json::from_str(said.lines().next().unwrap()).unwrap();
         found["verdict"] == "damaged"
     });
-    assert_eq!((&found["damage"]["position"], &found["contents"]["jobs"]["ready"]), (&next, &json!(1)));
+    assert_eq!(
+        (&found["damage"]["position"], &found["contents"]["jobs"]["ready"]),
+        (&next, &json!(1))
+    );
     let said = found["damage"]["reason"].as_str().unwrap();
     assert!(said.contains("no header Spindle-Record"), "{said}");
     let folder = tempfile::tempdir().unwrap();
