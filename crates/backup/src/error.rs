@@ -3,7 +3,7 @@
 use std::io;
 
 use spindle_log::{
-    OpenError,
+    OpenError, Position,
     copy::CopyError,
     disk::{Disk, LockError},
 };
@@ -42,6 +42,28 @@ pub enum BackupError {
         "the server dropped segments {0} times before they were copied: back up when it is less busy"
     )]
     TooFast(usize),
+    /// The log that is backed up has no record.
+    #[error("the log has no record yet: there is nothing to back up")]
+    Empty,
+    /// The log that is backed up does not give a record.
+    #[error("record {at} of the log cannot be read: {reason}")]
+    Record { at: Position, reason: String },
+    /// The log that was to be filled has something else.
+    #[error(
+        "the log holds other records than the backup ({reason}): restore to a log that is not there yet"
+    )]
+    OtherRecords { reason: String },
+    /// Somebody else has appended to a log that is filled.
+    #[error(
+        "another process has appended record {at} to the log while it was restored: stop all servers of that log, \
+         remove it, and run the restore again"
+    )]
+    NotAlone { at: Position },
+    /// The log that is filled does not take a record.
+    #[error(
+        "the log does not take record {at}: {reason}; run the same restore again, and it goes on"
+    )]
+    NotTaken { at: Position, reason: String },
     /// The source failed.
     #[error(transparent)]
     Source(Box<dyn std::error::Error + Send + Sync>),
@@ -77,6 +99,10 @@ impl BackupError {
 
     pub(crate) fn damaged(disk: &dyn Disk, file: &str, reason: impl Into<String>) -> Self {
         Self::Damaged { folder: disk.folder(), file: file.to_owned(), reason: reason.into() }
+    }
+
+    pub(crate) fn unread(at: Position, error: impl ToString) -> Self {
+        Self::Record { at, reason: error.to_string() }
     }
 
     pub(crate) fn of_copy(disk: &dyn Disk, file: &str, error: CopyError) -> Self {

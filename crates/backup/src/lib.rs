@@ -11,8 +11,9 @@
 //! - `source`: where segments come from; [`FolderSource`] is a folder that nobody serves
 //! - `manifest`: the backup's table of contents
 //! - `take`: [`back_up`] copies what is new and replaces the manifest; `segment` copies one segment
+//! - `records`: [`back_up_records`] does the same of a log that keeps no files
 //! - `check`: [`check`] reads a backup and says whether all of it is there and sound
-//! - `restore`: [`restore`] makes a data folder of it
+//! - `restore`: [`restore`] makes a data folder of it; `fill`: [`fill`] fills a log that keeps no files
 //!
 //! What a backup relies on: a segment grows at its end only and never changes once the next one has
 //! begun. So a copy is continued where it ended, and copies that the old manifest names stay good
@@ -20,7 +21,9 @@
 
 mod check;
 mod error;
+mod fill;
 mod manifest;
+mod records;
 mod restore;
 mod segment;
 mod source;
@@ -28,7 +31,9 @@ mod take;
 
 pub use check::{Checked, Finding, check};
 pub use error::BackupError;
+pub use fill::fill;
 pub use manifest::{Kept, MANIFEST_FILE, MANIFEST_FORMAT, Manifest, is_backup};
+pub use records::{Found, RecordSource, Records, back_up_records};
 pub use restore::{Restored, restore};
 pub use source::{FolderSource, Listing, Source, SourceError};
 pub use take::{Manner, Taken, back_up};

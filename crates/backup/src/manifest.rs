@@ -30,6 +30,9 @@ pub struct Manifest {
     pub log_format: u32,
     /// When it was taken, RFC 3339.
     pub taken_at: String,
+    /// Which log it is of, if that one keeps no files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_id: Option<String>,
     /// The oldest record's position.
     pub first: Position,
     /// The position after the newest record.
@@ -57,10 +60,10 @@ pub fn is_backup(folder: &Path) -> bool {
 }
 
 impl Manifest {
-    pub(crate) fn new(segments: Vec<Kept>, taken_at: String) -> Self {
+    pub(crate) fn new(segments: Vec<Kept>, taken_at: String, log_id: Option<String>) -> Self {
         let first = segments.first().map(|kept| kept.facts.first).unwrap_or_default();
         let end = segments.last().map(|kept| kept.facts.next).unwrap_or_default();
-        Self { format: MANIFEST_FORMAT, log_format: FORMAT, taken_at, first, end, segments }
+        Self { format: MANIFEST_FORMAT, log_format: FORMAT, taken_at, log_id, first, end, segments }
     }
 
     /// How many bytes the copies take.

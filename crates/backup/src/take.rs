@@ -13,7 +13,7 @@ use crate::{
 
 /// Listings taken for one backup. Each new one lacks segments that were dropped, and what is copied
 /// stays: only a server that drops them faster than they are copied needs many.
-const LISTINGS_MAX: usize = 100;
+pub(crate) const LISTINGS_MAX: usize = 100;
 
 /// How a backup is taken.
 #[derive(Clone, Copy)]
@@ -33,6 +33,8 @@ pub struct Taken {
     pub copied_bytes: u64,
     /// How many copies of the one before were dropped.
     pub dropped: usize,
+    /// The log had dropped what would continue the backup before, so nothing of that was kept.
+    pub begun_anew: bool,
 }
 
 /// Takes a backup of `source` to a folder, `taken_at` a time (RFC 3339). A folder with an older
@@ -68,16 +70,16 @@ pub fn back_up(
             continue;
         };
         disk.sync_folder().map_err(BackupError::failed(disk, "sync", ""))?;
-        let manifest = Manifest::new(segments, taken_at);
+        let manifest = Manifest::new(segments, taken_at, None);
         manifest.write(disk)?;
         let dropped = drop_others(disk, &manifest)?;
-        return Ok(Taken { manifest, copied_bytes, dropped });
+        return Ok(Taken { manifest, copied_bytes, dropped, begun_anew: false });
     }
     Err(BackupError::TooFast(LISTINGS_MAX))
 }
 
 /// Looks before even a lock file is made.
-fn refuse_foreign(disk: &dyn Disk) -> Result<(), BackupError> {
+pub(crate) fn refuse_foreign(disk: &dyn Disk) -> Result<(), BackupError> {
     let names = disk.list().map_err(BackupError::failed(disk, "list", ""))?;
     let is_own = |name: &str| {
         is_copy(name) || matches!(name, MANIFEST_FILE | NEW_MANIFEST_FILE | "lock" | "lost+found")
@@ -99,6 +101,9 @@ fn listing_of(source: &mut dyn Source) -> Result<Listing, BackupError> {
 
 /// Says why the log that is listed is not the one of an older backup, if that can be seen.
 fn belongs_to(listing: &Listing, before: &Manifest) -> Result<(), String> {
+    if before.log_id.is_some() {
+        return Err("that one is shared by several servers".to_owned());
+    }
     if listing.end < before.end {
         return Err(format!("it ends at {}, the backup at {}", listing.end, before.end));
     }
@@ -145,7 +150,7 @@ fn copy_all(
 }
 
 /// Removes copies that the manifest does not name.
-fn drop_others(disk: &dyn Disk, manifest: &Manifest) -> Result<usize, BackupError> {
+pub(crate) fn drop_others(disk: &dyn Disk, manifest: &Manifest) -> Result<usize, BackupError> {
     let names = disk.list().map_err(BackupError::failed(disk, "list", ""))?;
     let is_kept = |name: &String| manifest.segments.iter().any(|kept| kept.file == *name);
     let others: Vec<_> = names.into_iter().filter(|it| is_copy(it) && !is_kept(it)).collect();

@@ -61,8 +61,16 @@ pub(crate) struct Announcement {
     /// What followers say to be let in: only who may read the log's announcements knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass_key: Option<String>,
+    /// The newest version of the log's records that it can read.
+    #[serde(default = "first_version")]
+    pub reads: u8,
     /// The program's version.
     pub version: String,
+}
+
+/// What a node reads that says nothing of it.
+fn first_version() -> u8 {
+    1
 }
 
 impl Announcement {
@@ -110,6 +118,7 @@ pub(crate) mod tests {
             position: 7,
             advertise: Some("10.0.0.1:9931".to_owned()),
             pass_key: None,
+            reads: 1,
             version: "0.1.0".to_owned(),
         }
     }

@@ -81,6 +81,7 @@ impl Node {
     /// When the node is stopped; when the log cannot be opened the first time, or cannot be folded.
     pub fn follow(&self, options: &Options) -> Result<Leadership, FollowError> {
         let mut was_open = false;
+        self.state().reads = options.format;
         loop {
             let mut ended = None;
             let options = Options { nonce: rand::random(), ..options.clone() };

@@ -27,6 +27,9 @@ const NEW_FOR: Duration = Duration::from_secs(3);
 /// or two may still come.
 const NAMESAKE_HEARD_MIN: u32 = 3;
 
+/// A node that has listened for so long has heard all others that run.
+const LISTENED: Duration = Duration::from_secs(60);
+
 /// Opens the shared log: once for each time that this node follows it.
 pub type OpenLog =
     Box<dyn Fn() -> Result<Arc<dyn SharedLog>, Box<dyn Error + Send + Sync>> + Send + Sync>;
@@ -88,6 +91,8 @@ pub(crate) struct State {
     pub pass_key: Option<String>,
     /// This node has stepped down, and nobody has led since.
     pub is_reluctant: bool,
+    /// The newest version of records that this node reads.
+    pub reads: u8,
     pub stops: bool,
     number: u64,
     announce_now: bool,
@@ -154,6 +159,7 @@ impl Node {
             engine: None,
             pass_key: None,
             is_reluctant: false,
+            reads: spindle_engine::record::VERSION,
             stops: false,
             number: 0,
             announce_now: false,
@@ -434,12 +440,29 @@ impl Shared {
             position,
             advertise: self.options.advertise.clone(),
             pass_key: state.pass_key.clone(),
+            reads: state.reads,
             version: self.options.version.clone(),
         };
         drop(state);
         match announcement.write() {
             Some(bytes) => log.announce(&bytes),
             None => tracing::error!("this node's announcement is too long to be sent"),
+        }
+    }
+
+    /// Brings a newer version of records into force, if this node leads and all others can read it.
+    fn raise_format(&self) {
+        let now = self.options.clock.since_boot();
+        let state = self.state.lock();
+        let Some(engine) = state.engine.clone().filter(|_| state.role == Role::Leader) else {
+            return;
+        };
+        let has_listened =
+            state.hears_since.is_some_and(|since| now.saturating_sub(since) >= LISTENED);
+        let all_read = state.peers.all_read(now).map_or(state.reads, |read| read.min(state.reads));
+        drop(state);
+        if has_listened && all_read > engine.format() {
+            engine.raise_format(all_read);
         }
     }
 
@@ -460,6 +483,7 @@ fn announce(node: &Weak<Shared>) {
         shared.announce();
         shared.find_leader();
         shared.doubt_lead();
+        shared.raise_format();
         let mut state = shared.state.lock();
         if state.stops {
             return;

@@ -46,6 +46,13 @@ impl Peers {
         self.nodes.values()
     }
 
+    /// The newest version of records that all can read of whom something is known: those that were not heard for long
+    /// are not waited for.
+    pub fn all_read(&self, now: Duration) -> Option<u8> {
+        let known = self.all().filter(|heard| now.saturating_sub(heard.at) < FORGOTTEN);
+        known.map(|heard| heard.announcement.reads).min()
+    }
+
     /// How many live followers stand before a node, by name: they campaign first.
     pub fn rank(&self, me: &str, now: Duration) -> u32 {
         let stands_before = |heard: &&Heard| {
@@ -102,6 +109,20 @@ mod tests {
         assert_eq!(name(2, MS(10)).as_deref(), Some("b"));
         assert_eq!(name(4, MS(10)), None);
         assert_eq!(name(2, LIVE), None);
+    }
+
+    #[test]
+    fn a_node_counts_by_what_it_reads_until_it_is_forgotten() {
+        let mut peers = Peers::default();
+        assert_eq!(peers.all_read(MS(0)), None);
+        let newer = |node: &str| Announcement { reads: 2, ..of(node, Role::Follower, 1) };
+        peers.hear(MS(0), of("a", Role::Follower, 1));
+        peers.hear(MS(5), newer("b"));
+        assert_eq!(peers.all_read(MS(5)), Some(1));
+        assert_eq!(peers.all_read(FORGOTTEN + MS(1)), Some(2));
+        let again = Announcement { run: "upgraded".to_owned(), ..newer("a") };
+        peers.hear(MS(6), again);
+        assert_eq!(peers.all_read(MS(6)), Some(2));
     }
 
     #[test]

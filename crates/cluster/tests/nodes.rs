@@ -3,14 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use spindle_cluster::{FollowError, Leadership, Node, NodeOptions, Role};
+use spindle_cluster::{FollowError, Leadership, Node, NodeOptions, NodeStatus, Role};
 use spindle_core::JobId;
 use spindle_core::job::Origin;
-use spindle_engine::{Engine, Failure, JobRef, Options, SystemClock};
+use spindle_engine::record::VERSION;
+use spindle_engine::{Clock, Engine, Failure, JobRef, Options, SystemClock};
 use spindle_log::SharedLog;
 use spindle_testkit::shared_log::{SharedLogHandle, SharedMemoryLog};
 use spindle_testkit::{PATIENCE, new_job, opened, submit_to, wait_until};
@@ -22,6 +25,35 @@ enum Event {
     Stop,
 }
 
+/// The system's clock, of which a test says how much longer ago the boot was.
+#[derive(Default)]
+struct Ahead {
+    clock: SystemClock,
+    ahead_s: AtomicU64,
+}
+
+impl Clock for Ahead {
+    fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    fn start_from(&self, last_ms: u64) {
+        self.clock.start_from(last_ms);
+    }
+
+    fn wall_ahead_ms(&self) -> i64 {
+        self.clock.wall_ahead_ms()
+    }
+
+    fn accept_wall(&self) {
+        self.clock.accept_wall();
+    }
+
+    fn since_boot(&self) -> Duration {
+        self.clock.since_boot() + Duration::from_secs(self.ahead_s.load(Ordering::SeqCst))
+    }
+}
+
 /// A node that follows and leads in turn, as a server does.
 struct Server {
     node: Node,
@@ -30,18 +62,25 @@ struct Server {
     engine: Arc<Mutex<Option<Engine>>>,
     /// The log as it has it open.
     log: Arc<Mutex<Option<Arc<SharedLogHandle>>>>,
+    clock: Arc<Ahead>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     fn start(shared: &SharedMemoryLog, name: &str) -> Server {
+        Server::start_reading(shared, name, VERSION)
+    }
+
+    /// One of a program that reads versions of records up to this one.
+    fn start_reading(shared: &SharedMemoryLog, name: &str, format: u8) -> Server {
         let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
         let (world, opened) = (shared.clone(), Arc::clone(&log));
+        let clock = Arc::new(Ahead::default());
         let node = Node::start(NodeOptions {
             name: name.to_owned(),
             advertise: None,
             version: "test".to_owned(),
-            clock: Arc::new(SystemClock::new()),
+            clock: clock.clone(),
             open: Box::new(move || {
                 let handle = world.open();
                 *opened.lock() = Some(Arc::clone(&handle));
@@ -52,10 +91,11 @@ impl Server {
         let (events, inbox) = channel();
         let engine = Arc::<Mutex<Option<Engine>>>::default();
         let (follows, fails, leads) = (node.clone(), events.clone(), Arc::clone(&engine));
-        let thread = std::thread::spawn(move || live(&follows, &leads, &fails, &inbox));
+        let options = Options { format, ..Options::default() };
+        let thread = std::thread::spawn(move || live(&follows, &options, &leads, &fails, &inbox));
         let asked = events.clone();
         node.on_step_down(move || drop(asked.send(Event::StepDown)));
-        Server { node, events, engine, log, thread: Some(thread) }
+        Server { node, events, engine, log, clock, thread: Some(thread) }
     }
 
     fn leads(&self) -> bool {
@@ -106,12 +146,13 @@ impl Drop for Server {
 /// Follows, leads, and follows again.
 fn live(
     node: &Node,
+    options: &Options,
     leads: &Mutex<Option<Engine>>,
     fails: &Sender<Event>,
     inbox: &Receiver<Event>,
 ) {
     loop {
-        let leadership: Leadership = match node.follow(&Options::default()) {
+        let leadership: Leadership = match node.follow(options) {
             Ok(leadership) => leadership,
             Err(FollowError::Stopped) => return,
             Err(error) => panic!("{}: {error}", node.name()),
@@ -239,6 +280,62 @@ fn a_node_alone_leads_and_comes_back_to_it_after_it_has_stepped_down() {
     assert!(server.node.ask_to_step_down());
     wait_until("it leads again", || server.leads() && shared.epochs().last().copied() > before);
     assert!(server.knows(job));
+}
+
+/// Nodes are upgraded one after the other, of which the newer program reads one version more.
+#[test]
+fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
+    const NEWER: u8 = VERSION + 1;
+    let shared = SharedMemoryLog::new();
+    let newer = |name| Server::start_reading(&shared, name, NEWER);
+    let servers = [newer("a"), newer("b")];
+    let old = Server::start_reading(&shared, "old", VERSION);
+    let all_are_heard = |server: &Server| server.node.status().nodes.len() == 3;
+    wait_until("all have heard each other", || servers.iter().all(all_are_heard));
+    // Whoever leads from here on has listened for long.
+    for server in &servers {
+        server.clock.ahead_s.fetch_add(60, Ordering::SeqCst);
+    }
+    let leading = || servers.iter().find(|server| server.leads());
+    wait_until("one of the newer ones leads", || {
+        old.node.ask_to_step_down();
+        leading().is_some()
+    });
+    let before = shared.len();
+    leading().unwrap().add();
+    wait_until("the old one reads all that comes, and is heard to", || {
+        let has_read = |it: &NodeStatus| it.node == "old" && it.position > before;
+        servers.iter().all(|server| server.node.status().nodes.iter().any(has_read))
+    });
+    let format = |server: &Server| server.engine.lock().as_ref().map(Engine::format);
+    assert!(servers.iter().all(|server| format(server).is_none_or(|format| format == VERSION)));
+    drop(old);
+    let _upgraded = newer("old");
+    wait_until("the newer format is in force", || {
+        servers.iter().any(|server| format(server) == Some(NEWER))
+    });
+    // What is acknowledged behind it says that it is in the log.
+    leading().unwrap().add();
+
+    // The next leader writes it at once, and a new node of the older release refuses the log.
+    let epoch = shared.epochs().last().copied();
+    leading().unwrap().node.ask_to_step_down();
+    wait_until("another one leads", || shared.epochs().last().copied() > epoch);
+    wait_until("one of these leads", || leading().is_some());
+    assert_eq!(leading().and_then(format), Some(NEWER));
+    let world = shared.clone();
+    let late = Node::start(NodeOptions {
+        name: "late".to_owned(),
+        advertise: None,
+        version: "test".to_owned(),
+        clock: Arc::new(SystemClock::new()),
+        open: Box::new(move || Ok(world.open() as Arc<dyn SharedLog>)),
+    });
+    let Err(FollowError::Start(refusal)) = late.unwrap().follow(&Options::default()) else {
+        panic!("it cannot read the log");
+    };
+    let said = format!("needs version {NEWER} of the record format, this program knows {VERSION}");
+    assert!(refusal.to_string().contains(&said), "{refusal}");
 }
 
 #[test]

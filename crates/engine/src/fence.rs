@@ -20,7 +20,7 @@ const HEAD_RECORDS: usize = 64;
 
 /// Decides which records of a log count.
 #[derive(Debug, Default)]
-pub(crate) struct Fence {
+pub struct Fence {
     highest: u64,
     /// The first records of a trimmed log, as long as they cannot be judged.
     head: Option<Vec<Stored>>,
@@ -37,6 +37,11 @@ impl Fence {
     /// Of a log that nodes share and whose oldest record has this position.
     pub fn shared(first: u64) -> Fence {
         Fence { head: (first > 0).then(Vec::new), ..Fence::default() }
+    }
+
+    /// Of the rest of a log, behind a record of this epoch that counts.
+    pub fn behind(epoch: u64) -> Fence {
+        Fence { highest: epoch, ..Fence::default() }
     }
 
     /// The highest epoch so far.

@@ -186,6 +186,24 @@ impl Engine {
         }
     }
 
+    /// The format in force: the version of records that whoever folds this log has to know.
+    pub fn format(&self) -> u8 {
+        self.shared.inner.lock().batch.format()
+    }
+
+    /// Brings a newer version of records into force, up to the newest that this process knows. All who read the log know
+    /// it. A record says so, and from there on this process writes what that version has.
+    pub fn raise_format(&self, format: u8) {
+        let mut inner = self.shared.inner.lock();
+        let format = format.min(inner.options.format);
+        if inner.batch.raise_format(format) {
+            tracing::info!(
+                "version {format} of the record format is in force: all nodes can read it"
+            );
+        }
+        self.leave(inner);
+    }
+
     /// Gives the log up at once: nothing more is committed, and nothing is answered. For a process
     /// that leads no more, or must not wait for a log that is out of reach. What waits for the log is
     /// never answered: the caller closes the doors.

@@ -66,6 +66,7 @@ pub use door::{
     TLS_REQUIRED, Ticket, Unread,
 };
 pub use engine::{Engine, Turn};
+pub use fence::Fence;
 pub use gate::{Gate, Gated};
 pub use observe::{
     FINGERPRINT_CHARS_MAX, FailedAttempts, Gauges, MeterReadings, QueueTraffic, Readings, Stats,

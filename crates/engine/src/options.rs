@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 
+use crate::commit::record::VERSION;
 use crate::spans::SpanSink;
 
 /// Settings of an engine.
@@ -45,6 +46,8 @@ pub struct Options {
     /// Random bytes of this process, on a log that is shared: they stand in the record that begins
     /// its epoch, so that no other process writes the same record.
     pub nonce: [u8; 16],
+    /// The newest version of records that it reads; another one than the program's only in tests.
+    pub format: u8,
     /// Who takes the spans of jobs that belong to a trace; none costs nothing.
     pub spans: Option<Arc<dyn SpanSink>>,
     /// Switches that only the simulator turns on.
@@ -79,6 +82,7 @@ impl Default for Options {
             defaults: Defaults::default(),
             seed: 0,
             nonce: [0; 16],
+            format: VERSION,
             spans: None,
             faults: Faults::default(),
         }

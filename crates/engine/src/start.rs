@@ -7,7 +7,7 @@ use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State, 
 use spindle_log::{Log, LogError, OpenError, Position, ReadError, Space, Stored};
 
 use crate::clock::Clock;
-use crate::commit::record::{Places, RecordError, RecordReader};
+use crate::commit::record::{FIRST_VERSION, Places, RecordError, RecordReader, VERSION};
 use crate::commit::{Flight, Payload};
 use crate::damage::{DamageFinder, DamagedBytes, DamagedJob};
 use crate::engine::Engine;
@@ -106,6 +106,9 @@ struct Decoder {
     emptied: Receiver<Decoded>,
     /// Why a record cannot be folded. None behind it is looked at.
     failed: Option<StartError>,
+    /// The newest version of records that can be folded, and the format in force: the highest that one needs.
+    newest: u8,
+    format: u8,
     /// A planted fault.
     takes_late: bool,
 }
@@ -120,6 +123,8 @@ impl Decoder {
             full: Some(full),
             emptied,
             failed: None,
+            newest: VERSION,
+            format: FIRST_VERSION,
             takes_late: false,
         }
     }
@@ -161,7 +166,8 @@ impl Decoder {
         self.damage.record(&stored);
         let position = stored.position.0;
         let failed = |source| StartError::Record { position, source };
-        let reader = RecordReader::new(stored.bytes).map_err(failed)?;
+        let reader = RecordReader::knowing(self.newest, stored.bytes).map_err(failed)?;
+        self.format = self.format.max(reader.needed);
         let decoded = &mut self.decoded;
         decoded.now_ms = decoded.now_ms.max(reader.now_ms);
         decoded.position = position;
@@ -192,8 +198,8 @@ impl Decoder {
     }
 
     fn finish(self) -> Result<Folded, StartError> {
-        let (damage, fenced) = (self.damage, self.fence.into_fenced());
-        self.failed.map_or(Ok(Folded { damage, fenced }), Err)
+        let (damage, fenced, format) = (self.damage, self.fence.into_fenced(), self.format);
+        self.failed.map_or(Ok(Folded { damage, fenced, format }), Err)
     }
 }
 
@@ -202,6 +208,8 @@ struct Folded {
     damage: DamageFinder,
     /// Where records stand that do not count.
     fenced: Vec<u64>,
+    /// The format in force.
+    format: u8,
 }
 
 /// A fold that goes on for as long as another server leads: see [`Engine::follow`].
@@ -262,12 +270,13 @@ fn fold<T: Send>(
     inner.state.defer_keys();
     let mut is_indexed = false;
     let takes_late = inner.options.faults.late_append_taken;
+    let newest = inner.options.format;
     let (full, filled) = sync_channel(LISTS_AHEAD);
     let (empty, emptied) = sync_channel(2 * LISTS_AHEAD);
     std::thread::scope(|scope| {
         let opener = scope.spawn(move || {
             let mut decoder = Decoder::new(fence, full, emptied);
-            decoder.takes_late = takes_late;
+            (decoder.takes_late, decoder.newest) = (takes_late, newest);
             let opened = open(&mut decoder)?;
             // Behind a fold that was followed, too, there are no more.
             decoder.take(None);
@@ -430,8 +439,11 @@ fn start(
     state.plant(options.faults.core);
     let mut inner = Inner::new(state, options);
     let (Takeover { log, next }, folded) = fold(&mut inner, Fence::exclusive(), open)?;
-    let Folded { damage, fenced } = folded;
+    let Folded { damage, fenced, format } = folded;
     inner.batch.begin_at(next.0, log.record_bytes_max() as usize);
+    // Nobody else reads a log of one's own.
+    let known = if log.is_exclusive() { inner.options.format } else { FIRST_VERSION };
+    inner.batch.begin_format(format.max(known));
     // What the fold counted was counted by servers before this one.
     inner.numbers.stats = Stats::default();
     inner.begin_time(clock);

@@ -56,6 +56,21 @@ pub enum OpenError {
     /// The stream holds something else.
     #[error("the stream {stream} is no log of Spindle ({reason}): give the log another stream")]
     Foreign { stream: String, reason: String },
+    /// There is no log, and none is to be made.
+    #[error("there is no stream {stream}: correct the URL, whose path names the stream")]
+    Absent { stream: String },
+    /// A restore has begun there and not ended.
+    #[error(
+        "the stream {stream} was not restored to its end: run `spindle restore` of the same backup \
+         to it again, or delete the stream"
+    )]
+    Unfinished { stream: String },
+    /// It was to be filled from a backup, and is a log already.
+    #[error(
+        "the stream {stream} is a log already: restore to another one, which the path of the URL \
+         names, or delete the stream when no node needs it any more"
+    )]
+    NotEmpty { stream: String },
     /// A server answers before it has synced.
     #[error(
         "the NATS server {server} does not sync before it acknowledges, so what Spindle has \

@@ -18,6 +18,7 @@ use crate::error::failed;
 use crate::open::Thread;
 use crate::read::{Reads, Records};
 use crate::server::{Refusal, Server};
+use crate::settings;
 use crate::state::{Flight, Outcome, Shared, State, Verdict};
 
 /// Records that were read for a slice and may be asked for another one.
@@ -354,5 +355,21 @@ impl SharedLog for NatsLog {
 
     fn on_announcement(&self, listener: OnAnnouncement) {
         *self.shared().listener.lock() = Some(listener);
+    }
+
+    /// When the stream was made: a stream that is deleted and made anew is another log.
+    fn log_id(&self) -> String {
+        format!("{} of {}", self.shared().stream, self.shared().created)
+    }
+
+    fn end_restore(&self) -> Result<(), LogError> {
+        let ended = self.run(|_, server| async move {
+            let config = settings::restored(server.info().await?.config);
+            server.update(&config).await
+        });
+        let refused = |refusal: Refusal| {
+            failed("end the restore of", &self.shared().stream, refusal.to_string())
+        };
+        ended.ok_or_else(|| self.closed())?.map(drop).map_err(refused)
     }
 }

@@ -10,6 +10,7 @@ use async_nats::Client;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::stream::Info;
 use parking_lot::{Condvar, Mutex};
+use spindle_log::Opening;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,7 +63,7 @@ impl Drop for Thread {
 }
 
 impl NatsLog {
-    /// Opens the log, and makes its stream if there is none. Waits for servers, and for a leader
+    /// Opens the log for what the options say, and makes its stream if there is none and it is not only to be read. Waits for servers, and for a leader
     /// among them, up to [`NatsLogOptions::open_timeout`].
     ///
     /// # Errors
@@ -124,8 +125,8 @@ async fn reach(
     let server = Server { context, stream, name, timeout };
     let info = found_or_made(options, &server, deadline).await?;
     let stream = options.stream.clone();
-    if let Some(reason) = settings::foreign(&info.config) {
-        return Err(OpenError::Foreign { stream, reason });
+    if let Some(refusal) = settings::refusal(&info.config, &stream, options.opening) {
+        return Err(refusal);
     }
     let wrong = settings::wrong(&info.config, &stream, options.replicas);
     if !wrong.is_empty() {
@@ -142,8 +143,11 @@ async fn found_or_made(
     loop {
         let (doing, refusal) = match server.info().await {
             Ok(info) => return Ok(info),
+            Err(Refusal::NoStream) if options.opening == Opening::Reader => {
+                return Err(OpenError::Absent { stream: options.stream.clone() });
+            }
             Err(Refusal::NoStream) => {
-                let wanted = settings::wanted(&options.stream, options.replicas);
+                let wanted = settings::wanted(&options.stream, options.replicas, options.opening);
                 match server.create(&wanted).await {
                     Ok(info) => {
                         tracing::info!(stream = %options.stream, "the stream was made");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use spindle_log::Opening;
 use spindle_tls::client::{ClientFiles, Identity, Trust};
 
 use crate::connect::addresses;
@@ -42,6 +43,8 @@ pub struct NatsLogOptions {
     pub answer_timeout: Duration,
     /// Who this process is in the lists of the servers.
     pub client_name: String,
+    /// What the log is opened for.
+    pub opening: Opening,
 }
 
 /// Who comes in.
@@ -89,6 +92,7 @@ impl Default for NatsLogOptions {
             open_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(2),
             client_name: "spindle".to_owned(),
+            opening: Opening::Node,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use parking_lot::Mutex;
 use spindle_log::{Position, ReadError, Stored};
 use tokio::runtime::Handle;
@@ -71,10 +71,19 @@ impl Reads {
         let (answer, answered) = channel();
         self.runtime.spawn(async move {
             let positions = futures_util::stream::iter((from.0..to.0).map(Position));
-            let fetched = positions.map(|position| fetch(&shared, &server, position));
-            let fetched: Result<Vec<Stored>, ReadError> =
-                fetched.buffered(AT_ONCE).try_collect().await;
-            let _ = answer.send(fetched);
+            let mut fetched =
+                positions.map(|position| fetch(&shared, &server, position)).buffered(AT_ONCE);
+            let (mut records, mut error) = (Vec::new(), None);
+            while let Some(stored) = fetched.next().await {
+                match stored {
+                    Ok(stored) => records.push(stored),
+                    Err(reason) => {
+                        error = Some(reason);
+                        break;
+                    }
+                }
+            }
+            let _ = answer.send((records, error));
         });
         Coming::Asked(answered)
     }
@@ -119,10 +128,10 @@ async fn why_missing(shared: &Shared, server: &Server, position: Position) -> Op
     (position < survey.end).then(|| damaged(&shared.stream, position, reason))
 }
 
-/// A piece of the log, here or on its way.
+/// A piece of the log, here or on its way: with those before the first that cannot be read comes the reason.
 enum Coming {
     Here(Vec<Stored>),
-    Asked(Receiver<Result<Vec<Stored>, ReadError>>),
+    Asked(Receiver<(Vec<Stored>, Option<ReadError>)>),
 }
 
 /// A read that is not at its end. Trims look after it, see [`Reading::keep`].
@@ -138,19 +147,28 @@ struct Place {
     /// What stands below is ready or was given out.
     fetched: Position,
     coming: Option<Coming>,
+    /// Why the record at `fetched` cannot be read.
+    error: Option<ReadError>,
     has_failed: bool,
 }
 
 impl Reading {
     fn fetch(&self, place: &mut Place) -> Result<(), ReadError> {
+        if let Some(error) = place.error.take() {
+            return Err(error);
+        }
         let coming = place.coming.take();
         let coming = coming.unwrap_or_else(|| self.reads.chunk(place.fetched, self.end));
-        let fetched = match coming {
-            Coming::Here(records) => records,
+        let (fetched, error) = match coming {
+            Coming::Here(records) => (records, None),
             Coming::Asked(answered) => {
-                let closed = || Err(self.reads.shared.unread("the log was closed"));
-                answered.recv().unwrap_or_else(|_| closed())?
+                let closed = |_| self.reads.shared.unread("the log was closed");
+                answered.recv().map_err(closed)?
             }
+        };
+        let error = match error {
+            Some(error) if fetched.is_empty() => return Err(error),
+            error => error,
         };
         let mut state = self.reads.shared.state.lock();
         for stored in &fetched {
@@ -161,7 +179,8 @@ impl Reading {
         drop(state);
         place.fetched = Position(place.fetched.0 + fetched.len() as u64);
         place.ready.extend(fetched);
-        if place.fetched < self.end {
+        place.error = error;
+        if place.error.is_none() && place.fetched < self.end {
             place.coming = Some(self.reads.chunk(place.fetched, self.end));
         }
         Ok(())
@@ -190,6 +209,7 @@ impl Records {
             ready_bytes: 0,
             fetched: from,
             coming: None,
+            error: None,
             has_failed: false,
         };
         Records(Arc::new(Reading { reads, end, place: Mutex::new(place) }))

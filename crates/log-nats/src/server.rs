@@ -124,6 +124,11 @@ impl Server {
         self.ask::<_, Created>(subject, config).await.map(|created| created.info)
     }
 
+    /// Gives the stream other settings.
+    pub(crate) async fn update(&self, config: &Config) -> Result<Info, Refusal> {
+        self.ask(format!("STREAM.UPDATE.{}", self.name), config).await
+    }
+
     /// Drops all records below a position; it is not 0.
     pub(crate) async fn purge_before(&self, position: Position) -> Result<(), Refusal> {
         // Servers before 2.11 take a purge up to sequence 1 for one of everything.

@@ -6,10 +6,15 @@ use std::time::Duration;
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, PersistenceMode, Republish, RetentionPolicy, StorageType,
 };
+use spindle_log::Opening;
+
+use crate::error::OpenError;
 
 /// The key of the stream's metadata that says it is a log of ours, and of which format.
 pub(crate) const METADATA: &str = "spindle-log";
 pub(crate) const FORMAT: &str = "1";
+/// What it says while the log is filled from a backup.
+const RESTORING: &str = "1, not restored to its end";
 /// The server wants one, and remembers nothing: messages carry no id.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 const MIB: usize = 1024 * 1024;
@@ -45,8 +50,12 @@ pub(crate) fn record_bytes_max(max_payload: usize) -> Option<u32> {
 }
 
 /// What a new stream is made with.
-pub(crate) fn wanted(stream: &str, replicas: usize) -> Config {
+pub(crate) fn wanted(stream: &str, replicas: usize, opening: Opening) -> Config {
     let subjects = Subjects::of(stream);
+    let (format, first_sequence) = match opening {
+        Opening::Restore(first) => (RESTORING, Some(first.0 + 1)),
+        Opening::Node | Opening::Reader => (FORMAT, None),
+    };
     Config {
         name: stream.to_owned(),
         description: Some(
@@ -71,20 +80,32 @@ pub(crate) fn wanted(stream: &str, replicas: usize) -> Config {
             destination: subjects.committed,
             headers_only: false,
         }),
-        metadata: HashMap::from([(METADATA.to_owned(), FORMAT.to_owned())]),
+        metadata: HashMap::from([(METADATA.to_owned(), format.to_owned())]),
+        first_sequence,
         ..Config::default()
     }
 }
 
-/// Why the stream is not one of ours, if its settings show it.
-pub(crate) fn foreign(config: &Config) -> Option<String> {
-    match config.metadata.get(METADATA).map(String::as_str) {
-        Some(FORMAT) => None,
-        Some(other) => {
-            Some(format!("its metadata `{METADATA}` is {other}, this version knows {FORMAT}"))
+/// What a stream with these settings has become when its restore has ended.
+pub(crate) fn restored(mut config: Config) -> Config {
+    config.metadata.insert(METADATA.to_owned(), FORMAT.to_owned());
+    config
+}
+
+/// Why the stream cannot be opened so, if its settings show that it is another one or not ready.
+pub(crate) fn refusal(config: &Config, stream: &str, opening: Opening) -> Option<OpenError> {
+    let is_restored = matches!(opening, Opening::Restore(_));
+    let stream = stream.to_owned();
+    let reason = match (config.metadata.get(METADATA).map(String::as_str), is_restored) {
+        (Some(FORMAT), false) | (Some(RESTORING), true) => return None,
+        (Some(FORMAT), true) => return Some(OpenError::NotEmpty { stream }),
+        (Some(RESTORING), false) => return Some(OpenError::Unfinished { stream }),
+        (Some(other), _) => {
+            format!("its metadata `{METADATA}` is {other}, this version knows {FORMAT}")
         }
-        None => Some(format!("its metadata has no `{METADATA}`")),
-    }
+        (None, _) => format!("its metadata has no `{METADATA}`"),
+    };
+    Some(OpenError::Foreign { stream, reason })
 }
 
 /// What is wrong with the settings of a stream, one sentence each; empty when it can be a log.
@@ -134,15 +155,32 @@ pub(crate) fn wrong(config: &Config, stream: &str, replicas: usize) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
+    use spindle_log::Position;
+
     use super::*;
 
     type Change = fn(&mut Config);
 
     #[test]
     fn a_new_stream_has_the_settings_that_are_asked_for_later() {
-        let config = wanted("spindle", 3);
+        let config = wanted("spindle", 3, Opening::Node);
         assert_eq!(wrong(&config, "spindle", 3), Vec::<String>::new());
-        assert_eq!(foreign(&config), None);
+        assert!(refusal(&config, "spindle", Opening::Node).is_none());
+    }
+
+    #[test]
+    fn a_stream_that_is_not_restored_to_its_end_is_for_its_restore_only() {
+        let restore = Opening::Restore(Position(7));
+        let config = wanted("spindle", 3, restore);
+        assert_eq!((config.first_sequence, wrong(&config, "spindle", 3)), (Some(8), vec![]));
+        let why = |config: &Config, opening| refusal(config, "spindle", opening);
+        assert!(why(&config, restore).is_none());
+        for opening in [Opening::Node, Opening::Reader] {
+            assert!(matches!(why(&config, opening), Some(OpenError::Unfinished { .. })));
+        }
+        let config = restored(config);
+        assert!(why(&config, Opening::Node).is_none());
+        assert!(matches!(why(&config, restore), Some(OpenError::NotEmpty { .. })));
     }
 
     #[test]
@@ -166,7 +204,7 @@ mod tests {
             ("`persist_mode` must be default", |c| c.persist_mode = Some(PersistenceMode::Async)),
         ];
         for (sentence, change) in changes {
-            let mut config = wanted("spindle", 3);
+            let mut config = wanted("spindle", 3, Opening::Node);
             change(&mut config);
             assert_eq!(wrong(&config, "spindle", 3), [sentence]);
         }
@@ -174,7 +212,7 @@ mod tests {
 
     #[test]
     fn limits_that_refuse_and_drop_nothing_are_allowed() {
-        let mut config = wanted("spindle", 1);
+        let mut config = wanted("spindle", 1, Opening::Node);
         (config.max_bytes, config.num_replicas, config.deny_delete) = (1 << 30, 3, false);
         assert_eq!(wrong(&config, "spindle", 1), Vec::<String>::new());
     }

@@ -55,7 +55,7 @@ impl Core {
     ) -> Core {
         Core {
             name: options.name(),
-            tables: Tables { schema: options.schema.clone() },
+            tables: Tables::of(&options),
             options,
             servers,
             log_id,

@@ -46,6 +46,23 @@ pub enum OpenError {
          URL)"
     )]
     Foreign { schema: String, reason: String },
+    /// There is no log, and none is to be made.
+    #[error(
+        "there is no log in schema {schema}: correct the URL, or name the schema with ?schema=..."
+    )]
+    Absent { schema: String },
+    /// A restore has begun there and not ended.
+    #[error(
+        "the log in schema {schema} was not restored to its end: run `spindle restore` of the same \
+         backup to it again, or drop the schema"
+    )]
+    Unfinished { schema: String },
+    /// It was to be filled from a backup, and is a log already.
+    #[error(
+        "schema {schema} has a log already: restore to another one with ?schema=... in the URL, or \
+         drop the schema when no node needs it any more"
+    )]
+    NotEmpty { schema: String },
     /// A later version of Spindle made the log.
     #[error(
         "the log in schema {schema} has format {format}, and this version of Spindle knows {known} \

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spindle_log::{
-    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Position, ReadError, Record,
-    SharedLog, Space, StoredRecords, SubmitError,
+    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Opening, Position, ReadError,
+    Record, SharedLog, Space, StoredRecords, SubmitError,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::connect::Servers;
 use crate::core::Core;
 use crate::cursor::Cursor;
-use crate::error::{Fault, OpenError, read_error};
+use crate::error::{Fault, OpenError, log_error, read_error};
 use crate::options::PgsqlLogOptions;
 use crate::runs::{Runs, Span};
 use crate::schema::{Tables, bigint};
@@ -44,7 +44,7 @@ pub struct PgsqlLog {
 }
 
 impl PgsqlLog {
-    /// Opens a log, and makes it when there is none.
+    /// Opens a log for what the options say.
     ///
     /// Waits for as long as the server waits for its standby, and says so in the program's log.
     ///
@@ -72,12 +72,6 @@ impl PgsqlLog {
         Ok(PgsqlLog { core, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The id that the log got when it was made, and keeps.
-    #[must_use]
-    pub fn log_id(&self) -> &str {
-        &self.core.log_id
-    }
-
     fn span_of(&self, position: Position) -> Result<Span, ReadError> {
         let state = self.core.state();
         let absent = ReadError::Absent { position, next: state.committed };
@@ -93,7 +87,8 @@ impl PgsqlLog {
 
 async fn begin(options: PgsqlLogOptions, runtime: &Runtime) -> Result<Arc<Core>, OpenError> {
     let servers = Servers::new(&options)?;
-    let tables = Tables { schema: options.schema.clone() };
+    let tables = Tables::of(&options);
+    let reads_only = options.opening == Opening::Reader;
     let session = servers.connect(None).await?;
     tables.ensure(&session).await?;
     let head = tables.read_head(&session).await?;
@@ -105,8 +100,11 @@ async fn begin(options: PgsqlLogOptions, runtime: &Runtime) -> Result<Arc<Core>,
     let news = tables.look(&session, row.number, row.first).await?;
     let mut state = State::new(&news, Runs::begin(row.number, row.first));
     state.learn(&news);
-    // What shows now is given out when a commit that comes after it is as safe as commits are here.
-    confirm(&tables, &session, &options.name()).await?;
+    // What shows now is given out when a commit that comes after it is as safe as commits are here. Who only reads
+    // writes nothing for that.
+    if !reads_only {
+        confirm(&tables, &session, &options.name()).await?;
+    }
     let last = Position(news.end.0.saturating_sub(1));
     if let Some(span) = state.runs.spans(last, news.end).front()
         && let Some(record) = tables.record(&session, span.number, last).await?
@@ -117,6 +115,9 @@ async fn begin(options: PgsqlLogOptions, runtime: &Runtime) -> Result<Arc<Core>,
     let handle = runtime.handle().clone();
     let core = Arc::new(Core::new(options, servers, news.log_id, state, sender, handle));
     core.keep(session);
+    if reads_only {
+        return Ok(core);
+    }
     tokio::spawn(Writer::new(Arc::clone(&core)).run());
     tokio::spawn(Signals::new(Arc::clone(&core), receiver).run());
     tokio::spawn(sweep::run(Arc::clone(&core)));
@@ -350,5 +351,22 @@ impl SharedLog for PgsqlLog {
 
     fn on_announcement(&self, listener: OnAnnouncement) {
         *self.core.listener.lock() = Some(Arc::new(listener));
+    }
+
+    fn log_id(&self) -> String {
+        self.core.log_id.clone()
+    }
+
+    fn end_restore(&self) -> Result<(), LogError> {
+        let core = Arc::clone(&self.core);
+        let ended = self.core.call(async move {
+            let session = core.spare().await?;
+            core.tables.end_restore(&session).await
+        });
+        let unconfirmed = "the wait for the synchronous standby was cancelled";
+        let failed = |reason: String| log_error(&self.core.name, reason);
+        ended
+            .map_err(|error| failed(error.to_string()))?
+            .ok_or_else(|| failed(unconfirmed.to_owned()))
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use spindle_log::Opening;
 use spindle_tls::client::{ClientFiles, Identity, Trust};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
@@ -31,6 +32,8 @@ pub struct PgsqlLogOptions {
     /// answer is Unknown; and how long reads, and calls that wait for a confirmation, take at most.
     /// A server that has the record and waits for its standby is waited for without end.
     pub answer_within: Duration,
+    /// What the log is opened for.
+    pub opening: Opening,
     /// Take a server with `fsync` or `full_page_writes` off: a crash of its machine can damage the
     /// database then.
     pub accept_unsafe_server: bool,
@@ -77,6 +80,7 @@ impl PgsqlLogOptions {
             run_records: RUN_RECORDS,
             run_bytes: RUN_BYTES,
             answer_within: ANSWER_WITHIN,
+            opening: Opening::Node,
             accept_unsafe_server: false,
         })
     }

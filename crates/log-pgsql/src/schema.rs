@@ -1,17 +1,20 @@
 //! The tables, and what is checked of them.
 
-use spindle_log::Position;
+use spindle_log::{Opening, Position};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::error::{Fault, OpenError, reason_of};
+use crate::options::PgsqlLogOptions;
 use crate::runs::RunRow;
 use crate::session::Session;
 
 /// What `head.kind` says.
 const KIND: &str = "spindle log";
+/// What it says while the log is filled from a backup.
+const KIND_RESTORING: &str = "spindle log, not restored to its end";
 /// The newest format that is known.
 const FORMAT: i32 = 1;
 
@@ -19,6 +22,7 @@ const FORMAT: i32 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     pub schema: String,
+    pub opening: Opening,
 }
 
 /// The row of `head`.
@@ -39,6 +43,10 @@ fn template(schema: &str) -> String {
 }
 
 impl Tables {
+    pub fn of(options: &PgsqlLogOptions) -> Tables {
+        Tables { schema: options.schema.clone(), opening: options.opening }
+    }
+
     pub fn head(&self) -> String {
         format!("{}.head", self.schema)
     }
@@ -62,9 +70,9 @@ impl Tables {
         )
     }
 
-    /// Makes the tables where there are none.
+    /// Makes the tables where there are none, unless they are only to be read.
     pub async fn ensure(&self, session: &Session) -> Result<(), Fault> {
-        let Self { schema } = self;
+        let Self { schema, opening } = self;
         let question = "
             SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
                    (SELECT min(c.relname::text) FROM pg_class c
@@ -82,7 +90,12 @@ impl Tables {
             let reason = format!("it has no table `head`, but others, `{table}` for one");
             return Err(OpenError::Foreign { schema: schema.clone(), reason }.into());
         }
-        let made = session.batch_execute(&self.creation(exists)).await;
+        let first = match opening {
+            Opening::Reader => return Err(OpenError::Absent { schema: schema.clone() }.into()),
+            Opening::Restore(first) => *first,
+            Opening::Node => Position(0),
+        };
+        let made = session.batch_execute(&self.creation(exists, first)).await;
         if let Err(error) = made {
             // Somebody may have made them at the same time.
             session.batch_execute("ROLLBACK").await?;
@@ -95,8 +108,9 @@ impl Tables {
     }
 
     /// In one transaction, which others that want the same wait for.
-    fn creation(&self, schema_exists: bool) -> String {
+    fn creation(&self, schema_exists: bool, first: Position) -> String {
         let (schema, head, runs) = (&self.schema, self.head(), self.runs());
+        let (kind, first) = (self.kind(), bigint(first));
         let make_schema = if schema_exists {
             String::new()
         } else {
@@ -118,11 +132,25 @@ impl Tables {
                  WITH (fillfactor = 50);
              {template}
              {records}
-             INSERT INTO {head} SELECT '{KIND}', {FORMAT}, '{log_id}', 0, 0
+             INSERT INTO {head} SELECT '{kind}', {FORMAT}, '{log_id}', {first}, 0
                  WHERE NOT EXISTS (SELECT FROM {head});
-             INSERT INTO {runs} SELECT 0, 0 WHERE NOT EXISTS (SELECT FROM {runs});
+             INSERT INTO {runs} SELECT 0, {first} WHERE NOT EXISTS (SELECT FROM {runs});
              COMMIT"
         )
+    }
+
+    /// What `head.kind` says of a log that may be opened so.
+    fn kind(&self) -> &'static str {
+        if matches!(self.opening, Opening::Restore(_)) { KIND_RESTORING } else { KIND }
+    }
+
+    /// Lets nodes open a log that was filled from a backup, in a transaction that waits for what commits wait for.
+    /// Nothing when the wait was cancelled.
+    pub async fn end_restore(&self, session: &Session) -> Result<Option<()>, Fault> {
+        let statement = format!("UPDATE {} SET kind = '{KIND}'", self.head());
+        session.take_unconfirmed();
+        session.batch_execute(&statement).await?;
+        Ok((!session.take_unconfirmed()).then_some(()))
     }
 
     /// Reads the row of `head`, and refuses what is not ours.
@@ -146,12 +174,15 @@ impl Tables {
 
     fn check_head(&self, row: &Row) -> Result<Head, Fault> {
         let (kind, format): (&str, i32) = (row.try_get(0)?, row.try_get(1)?);
-        if kind != KIND {
-            return Err(self.foreign(format!("its table `head` is one of `{kind}`")));
+        let schema = || self.schema.clone();
+        match kind {
+            kind if kind == self.kind() => {}
+            KIND => return Err(OpenError::NotEmpty { schema: schema() }.into()),
+            KIND_RESTORING => return Err(OpenError::Unfinished { schema: schema() }.into()),
+            _ => return Err(self.foreign(format!("its table `head` is one of `{kind}`"))),
         }
         if format > FORMAT {
-            let schema = self.schema.clone();
-            return Err(OpenError::Newer { schema, format, known: FORMAT }.into());
+            return Err(OpenError::Newer { schema: schema(), format, known: FORMAT }.into());
         }
         if format < 1 {
             return Err(self.foreign(format!("its table `head` has format {format}")));

@@ -3,6 +3,9 @@
 //! A segment only ever grows at its end, and never changes once the next one has begun. So a copy
 //! of its first bytes stays good for ever, and is continued where it ended. Frames are chained
 //! ([`SegmentSum`]): two copies of a segment that end with the same sum are the same.
+//!
+//! Of a log that keeps no files, [`CopyWriter`] makes copies as if it had segments; [`read_copy`] reads the records of
+//! any copy.
 
 use std::{fmt, io, str::FromStr, sync::Arc};
 
@@ -11,11 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bounds::{Bounds, BoundsFile},
-    contract::Position,
+    contract::{Position, Stored},
     disk::{Disk, DiskFile, FolderLock},
     faults::Faults,
     folder::{FileKind, OpenError, file_kind, segment_name},
-    frame::{BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader},
+    frame::{
+        BadHeader, FORMAT_VERSION, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader, encode_frame,
+    },
     parts::PartsOf,
     scan::{Expected, Frames, NoFrame},
     survey::{Manner, Surveyed, survey},
@@ -222,6 +227,31 @@ pub fn check_copy(
     known: Option<&SegmentFacts>,
     parts_of: PartsOf,
 ) -> Result<CheckedCopy, CopyError> {
+    walk(file, upto, known, parts_of, &mut |_| Ok::<(), CopyError>(()))
+}
+
+/// As [`check_copy`] of all of a copy that has been checked, and hands over its records, until one is answered with an
+/// error. They may be slices of a larger buffer.
+///
+/// # Errors
+///
+/// As [`check_copy`], and those of `each`.
+pub fn read_copy<E: From<CopyError>>(
+    file: &Arc<dyn DiskFile>,
+    upto: u64,
+    parts_of: PartsOf,
+    each: &mut dyn FnMut(Stored) -> Result<(), E>,
+) -> Result<CheckedCopy, E> {
+    walk(file, upto, None, parts_of, each)
+}
+
+fn walk<E: From<CopyError>>(
+    file: &Arc<dyn DiskFile>,
+    upto: u64,
+    known: Option<&SegmentFacts>,
+    parts_of: PartsOf,
+    each: &mut dyn FnMut(Stored) -> Result<(), E>,
+) -> Result<CheckedCopy, E> {
     let header = header_of(&**file)?;
     let start = SegmentFacts {
         first: header.first,
@@ -239,6 +269,7 @@ pub fn check_copy(
         let expected = Expected { position: facts.next, prev_crc: Some(facts.sum.crc) };
         match frames.take(expected) {
             Ok(frame) => {
+                each(frames.stored(facts.next, &frame))?;
                 facts.next = facts.next.next();
                 facts.sum.crc = frame.crc;
                 facts.bytes = frames.offset();
@@ -248,10 +279,78 @@ pub fn check_copy(
                 bad = Some(reason);
                 break;
             }
-            Err(NoFrame::Failed(error)) => return Err(error.into()),
+            Err(NoFrame::Failed(error)) => return Err(CopyError::from(error).into()),
         }
     }
     Ok(CheckedCopy { facts, follows, damaged_parts, bad })
+}
+
+/// What is written to a copy at once.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// Writes records to a copy, one behind the other, as the frames of a segment.
+pub struct CopyWriter {
+    file: Arc<dyn DiskFile>,
+    /// What is in the copy and in the piece.
+    facts: SegmentFacts,
+    /// Frames that are not written yet.
+    piece: Vec<u8>,
+}
+
+impl CopyWriter {
+    /// Begins a copy in an empty file, behind another one if there is one. `salt` is a number that nobody can guess
+    /// ([`Disk::salt`]).
+    #[must_use]
+    pub fn begin(
+        file: Arc<dyn DiskFile>,
+        salt: u32,
+        first: Position,
+        before: Option<&SegmentFacts>,
+    ) -> Self {
+        let crc = before.map_or(0, |before| before.sum.crc);
+        let header = SegmentHeader { salt, first, prev_crc: crc, keeps_bounds: true };
+        let (piece, sum) = (header.encode().to_vec(), SegmentSum { salt, crc });
+        let facts = SegmentFacts { first, next: first, bytes: piece.len() as u64, sum };
+        Self { file, facts, piece }
+    }
+
+    /// Goes on behind these facts of a copy, which were checked. What stands there in the file is written over.
+    #[must_use]
+    pub fn continued(file: Arc<dyn DiskFile>, facts: SegmentFacts) -> Self {
+        Self { file, facts, piece: Vec::new() }
+    }
+
+    /// What it holds by now.
+    #[must_use]
+    pub fn facts(&self) -> &SegmentFacts {
+        &self.facts
+    }
+
+    /// Appends the record at [`SegmentFacts::next`] of the facts. It need not be in the file yet.
+    pub fn push(&mut self, epoch: u64, record: &[u8]) -> io::Result<()> {
+        let SegmentSum { salt, crc } = self.facts.sum;
+        let at = self.facts.next;
+        let before = self.piece.len();
+        // All copies are durable before anybody is told that they are there.
+        let header = FrameHeader { position: at, epoch, synced_upto: at, prev_crc: crc };
+        self.facts.sum.crc = encode_frame(&mut self.piece, salt, header, record);
+        self.facts.bytes += (self.piece.len() - before) as u64;
+        self.facts.next = at.next();
+        if self.piece.len() >= PIECE_BYTES { self.write() } else { Ok(()) }
+    }
+
+    /// Makes all of it durable, but for the file's name.
+    pub fn finish(mut self) -> io::Result<SegmentFacts> {
+        self.write()?;
+        self.file.sync()?;
+        Ok(self.facts)
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.piece, self.facts.bytes - self.piece.len() as u64)?;
+        self.piece.clear();
+        Ok(())
+    }
 }
 
 /// Why a copy can not be read at all.

@@ -71,4 +71,4 @@ pub use parts::{CheckedPart, PartsOf, no_parts};
 pub use quick::{QuickLook, quick_look};
 pub use room::Room;
 pub use runs::Runs;
-pub use shared::{ANNOUNCEMENT_BYTES_MAX, OnAnnouncement, SharedLog};
+pub use shared::{ANNOUNCEMENT_BYTES_MAX, OnAnnouncement, Opening, SharedLog};

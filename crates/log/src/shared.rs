@@ -6,7 +6,21 @@
 
 use std::time::Duration;
 
-use crate::contract::{Log, Position, ReadError};
+use crate::contract::{Log, LogError, Position, ReadError};
+
+/// What a shared log is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Opening {
+    /// To follow it and to lead. It is made when there is none.
+    #[default]
+    Node,
+    /// To read what is committed now. Nothing is made or written, and a log that is not there is an error. What is
+    /// appended later is not seen: open it again.
+    Reader,
+    /// To fill it with the records of a backup, of which the oldest has this position. It is made when there is none,
+    /// and nodes refuse it until [`SharedLog::end_restore`]. A log that nodes have made is refused.
+    Restore(Position),
+}
 
 /// Takes what other nodes announce. Called from a thread of the log: it must return at once.
 pub type OnAnnouncement = Box<dyn Fn(&[u8]) + Send + Sync>;
@@ -35,6 +49,13 @@ pub trait SharedLog: Log {
     /// Who is called with what others announce. One only, the newest; it may hear its own
     /// announcements, too.
     fn on_announcement(&self, listener: OnAnnouncement);
+
+    /// Which log this is: a text that it got when it was made, and no other log has.
+    fn log_id(&self) -> String;
+
+    /// All records of a backup are in a log that was opened with [`Opening::Restore`]: nodes may open it from here on,
+    /// durably. Nothing else is to be done with it here.
+    fn end_restore(&self) -> Result<(), LogError>;
 }
 
 /// The longest announcement, in bytes.

@@ -10,6 +10,7 @@
 //! - `queue`: one queue and its settings
 //! - `retries`: how long a failed job waits
 //! - `reach`: how a server is reached
+//! - `shared_log`: which shared log a command is about
 //! - `token`: tokens
 //! - `values`: what values look like
 
@@ -23,6 +24,7 @@ mod people;
 mod queue;
 mod reach;
 mod retries;
+mod shared_log;
 mod token;
 mod values;
 
@@ -42,6 +44,7 @@ pub use self::{
     queue::*,
     reach::{Papers, Reach},
     retries::RetryWait,
+    shared_log::LogArgs,
     token::{CheckTokensArgs, NewTokenArgs, TokenArgs, TokenCommand},
     values::{JobName, PayloadType, Rate, Sort, SortKey},
 };
@@ -65,12 +68,13 @@ pub enum Command {
     Serve(SettingFlags),
     /// Print the server's settings and where each value comes from
     Config(ConfigArgs),
-    /// Say whether a data folder or a backup is sound, what is in it, and where it is not
+    /// Say whether a data folder, a backup or a shared log is sound, what is in it, and where it is not
     Verify(VerifyArgs),
-    /// Copy a server's data, or a data folder, to a folder; what is there already is not copied again
-    #[command(after_help = BACKUP_HELP)]
+    /// Copy a server's data, a data folder or a shared log to a folder; what is there already is not copied again
+    #[command(after_help = BACKUP_HELP, allow_missing_positional = true)]
     Backup(BackupArgs),
-    /// Make a data folder of a backup
+    /// Make a data folder of a backup, or fill a shared log with it
+    #[command(after_help = RESTORE_HELP)]
     Restore(RestoreArgs),
     /// Say what is wrong with a server's settings, its folder, its disk and its machine
     #[command(after_help = DOCTOR_HELP)]
@@ -143,9 +147,12 @@ and works beside a running server. The exit code is 1 if something is wrong; a w
 pub struct VerifyArgs {
     /// The data folder, or a backup
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
+    #[arg(required_unless_present = "log", conflicts_with = "log")]
+    pub folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub shared: LogArgs,
     /// Cut the log at the first damage; all files are kept as they were in a folder inside
-    #[arg(long)]
+    #[arg(long, conflicts_with = "log")]
     pub repair: bool,
     /// Print one JSON object
     #[arg(long)]

@@ -1,6 +1,10 @@
-//! `spindle verify`: whether a data folder is sound, what is in it, and where it is not.
+//! `spindle verify`: whether a log is sound, what is in it, and where it is not.
+//!
+//! - here: a data folder; `dropped`: what a repair takes out of it
+//! - `shared`: a log that servers share
 
 mod dropped;
+mod shared;
 
 use std::{cell::RefCell, io};
 
@@ -25,13 +29,14 @@ use crate::{
     output::{Rows, write_line},
 };
 
-/// Reads a folder, reports what is in it, and repairs it when asked to.
+/// Reads a log, reports what is in it, and repairs a folder when asked to.
 pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
-    if spindle_backup::is_backup(&args.folder) {
-        return backup::verify(args);
+    let Some(folder) = &args.folder else { return shared::verify(args) };
+    if spindle_backup::is_backup(folder) {
+        return backup::verify(args, folder);
     }
-    let message = || format!("cannot read the folder {}", args.folder.display());
-    let disk = RealDisk::open(&args.folder).with_context(message)?;
+    let message = || format!("cannot read the folder {}", folder.display());
+    let disk = RealDisk::open(folder).with_context(message)?;
     let mut contents = Contents::new();
     let contents_too = RefCell::new(&mut contents);
     let each = &mut |stored| contents_too.borrow_mut().add(stored);
@@ -75,6 +80,57 @@ impl Contents {
 
     fn drop(&mut self, record: Dropped) {
         self.dropped.add(record, &mut self.survey);
+    }
+
+    /// What they come to, a row for each number.
+    fn rows(&self, row: &mut dyn FnMut(&str, String)) {
+        if let Some((position, error)) = &self.unreadable {
+            row("unreadable", format!("record {position}: {error}"));
+        }
+        let Some(counts) = self.counts() else { return };
+        row("epoch", counts.epoch.to_string());
+        row("oldest", time(counts.oldest_ms));
+        row("newest", time(counts.newest_ms));
+        row("queues", counts.queues.to_string());
+        for (status, jobs) in JobStatus::WORDS.iter().zip(counts.jobs) {
+            row(status, jobs.to_string());
+        }
+        row("finished", counts.finished.to_string());
+    }
+
+    /// A row for each job whose bytes are damaged.
+    fn damaged_rows(&self, row: &mut dyn FnMut(&str, String)) {
+        for job in self.survey.damaged() {
+            row("damaged-job", format!("{}: {}", job.id, fate(&job)));
+        }
+    }
+
+    /// The same for programs: `contents`, `unreadable` and `damaged_jobs` of the object.
+    fn fields(&self) -> [(&'static str, Value); 3] {
+        let counts = self.counts().map(|counts| {
+            let jobs: Map<String, Value> = JobStatus::WORDS
+                .iter()
+                .zip(counts.jobs)
+                .map(|(s, n)| ((*s).to_owned(), n.into()))
+                .collect();
+            json!({
+                "epoch": counts.epoch,
+                "oldest_ms": counts.oldest_ms,
+                "newest_ms": counts.newest_ms,
+                "queues": counts.queues,
+                "jobs": jobs,
+                "finished": counts.finished,
+            })
+        });
+        let unreadable = self.unreadable.as_ref().map(
+            |(position, error)| json!({ "position": position.0, "reason": error.to_string() }),
+        );
+        let damaged_jobs: Vec<Value> = self.survey.damaged().iter().map(damaged_job).collect();
+        [
+            ("contents", counts.into()),
+            ("unreadable", unreadable.into()),
+            ("damaged_jobs", damaged_jobs.into()),
+        ]
     }
 
     /// The counts, if every record was folded and there was one.
@@ -161,27 +217,13 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     row("bytes", report.bytes.to_string());
     let ended = if report.ended_in_order { "in order" } else { "by a crash, or not known" };
     row("ended", ended.to_owned());
-    if let Some((position, error)) = &contents.unreadable {
-        row("unreadable", format!("record {position}: {error}"));
-    }
-    if let Some(counts) = contents.counts() {
-        row("epoch", counts.epoch.to_string());
-        row("oldest", time(counts.oldest_ms));
-        row("newest", time(counts.newest_ms));
-        row("queues", counts.queues.to_string());
-        for (status, jobs) in JobStatus::WORDS.iter().zip(counts.jobs) {
-            row(status, jobs.to_string());
-        }
-        row("finished", counts.finished.to_string());
-    }
+    contents.rows(&mut row);
     for record in &report.damaged_parts {
         let (file, offset, position) = (&record.file, record.offset, record.position);
         let text = "bytes of a payload or a result are damaged, the events are sound";
         row("damaged-bytes", format!("{file} at byte {offset}, record {position}: {text}"));
     }
-    for job in contents.survey.damaged() {
-        row("damaged-job", format!("{}: {}", job.id, fate(&job)));
-    }
+    contents.damaged_rows(&mut row);
     if let Some(tail) = &report.tail {
         row("tail", tail_text(tail));
     }
@@ -283,27 +325,7 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             "behind": damage.behind,
         })
     });
-    let damaged_jobs: Vec<Value> = contents.survey.damaged().iter().map(damaged_job).collect();
-    let unreadable = contents
-        .unreadable
-        .as_ref()
-        .map(|(position, error)| json!({ "position": position.0, "reason": error.to_string() }));
-    let counts = contents.counts().map(|counts| {
-        let jobs: Map<String, Value> = JobStatus::WORDS
-            .iter()
-            .zip(counts.jobs)
-            .map(|(s, n)| ((*s).to_owned(), n.into()))
-            .collect();
-        json!({
-            "epoch": counts.epoch,
-            "oldest_ms": counts.oldest_ms,
-            "newest_ms": counts.newest_ms,
-            "queues": counts.queues,
-            "jobs": jobs,
-            "finished": counts.finished,
-        })
-    });
-    json!({
+    let mut object = json!({
         "verdict": verdict.word(),
         "sound": report.is_sound() && verdict == Verdict::Sound,
         "folder": report.folder,
@@ -314,8 +336,6 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "first": report.first.0,
         "next": report.next.0,
         "bytes": report.bytes,
-        "unreadable": unreadable,
-        "contents": counts,
         "ended_in_order": report.ended_in_order,
         "tail": report.tail.as_ref().map(|tail| json!({
             "file": tail.file,
@@ -327,11 +347,14 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "dropped": contents.dropped.json(),
         "damage": damage,
         "damaged_records": report.damaged_parts.iter().map(place).collect::<Vec<_>>(),
-        "damaged_jobs": damaged_jobs,
         "saved_in": report.repair.as_ref().filter(|repair| !repair.saved.is_empty()).map(|repair| &repair.folder),
         "saved": report.repair.as_ref().map(|repair| &repair.saved),
         "saved_earlier": report.saved_earlier,
         "repaired_since_start": report.repaired_since_start,
         "foreign": report.foreign,
-    })
+    });
+    for (name, value) in contents.fields() {
+        object[name] = value;
+    }
+    object
 }

@@ -9,4 +9,6 @@ mod grows;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
 mod refused;

@@ -197,6 +197,27 @@ impl Batch {
         }
     }
 
+    /// The format in force: what a later version of records has is written from that one on.
+    pub fn format(&self) -> u8 {
+        self.open.format()
+    }
+
+    /// The format that the folded records have brought into force.
+    pub fn begin_format(&mut self, format: u8) {
+        self.open.set_format(format);
+    }
+
+    /// Brings a newer format into force, by a record with nothing in it that needs it. Returns whether it is newer.
+    pub fn raise_format(&mut self, format: u8) -> bool {
+        if format <= self.format() {
+            return false;
+        }
+        self.seal();
+        self.open.set_format(format);
+        self.seal_open();
+        true
+    }
+
     fn seal_open(&mut self) {
         let (position, epoch) = (self.position, self.epoch);
         let bytes = self.open.seal(epoch, self.now_ms);

@@ -6,6 +6,11 @@
 //! entry   kind << 28 | length u32    | CRC-32C u32 | bytes
 //! ```
 //!
+//! A record that needs a newer version (`min_reader`) than a program knows is refused by its fold. The highest that any
+//! folded record needs is the *format in force*: a writer's records need that version, and whatever a later version adds
+//! is written only when that one is in force. It is raised by a record that needs more than those before it, once all who
+//! read the log know that version ([`Engine::raise_format`](crate::Engine::raise_format)).
+//!
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
 //! and checksum. Of the marks one is used: the record begins an epoch. A record without entries is a
 //! beat, see `lead.rs`.
@@ -17,10 +22,10 @@ use prost::DecodeError;
 use spindle_core::{Event, EventReader};
 use spindle_log::CheckedPart;
 
-/// The version this program writes.
+/// The newest version that this program knows.
 pub const VERSION: u8 = 1;
-/// The oldest version of this program that can fold what this one writes.
-const MIN_READER: u8 = 1;
+/// The first version: every program knows it.
+pub(crate) const FIRST_VERSION: u8 = 1;
 
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 8;
@@ -50,22 +55,53 @@ pub enum RecordError {
         /// The version it needs.
         needed: u8,
     },
+    /// An entry that is not what its checksum says.
+    #[error("the record is damaged at byte {0}: a checksum does not match")]
+    Damaged(usize),
+    /// It stands in the log as one of another epoch than it was written in.
+    #[error(
+        "the record was written in epoch {written}, and the log has it as one of epoch {stored}"
+    )]
+    OtherEpoch {
+        /// What its header says.
+        written: u64,
+        /// What the log says.
+        stored: u64,
+    },
     /// An event of a kind this program does not know.
     #[error("the record holds an event this program does not know, at byte {0}")]
     UnknownEvent(usize),
 }
 
 /// A record under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecordWriter {
     bytes: Vec<u8>,
     entries: u32,
     begins_epoch: bool,
+    /// The version that a reader of the records has to know.
+    format: u8,
+}
+
+impl Default for RecordWriter {
+    fn default() -> RecordWriter {
+        RecordWriter { bytes: Vec::new(), entries: 0, begins_epoch: false, format: FIRST_VERSION }
+    }
 }
 
 impl RecordWriter {
     pub fn is_empty(&self) -> bool {
         self.entries == 0
+    }
+
+    /// The format in force.
+    pub fn format(&self) -> u8 {
+        self.format
+    }
+
+    /// Records need this version from here on. None is open.
+    pub fn set_format(&mut self, format: u8) {
+        self.format = format;
     }
 
     /// Bytes so far, header included.
@@ -127,7 +163,7 @@ impl RecordWriter {
         }
         let header = &mut self.bytes[..HEADER_BYTES];
         header[0] = VERSION;
-        header[1] = MIN_READER;
+        header[1] = self.format;
         header[2] = if std::mem::take(&mut self.begins_epoch) { BEGINS_EPOCH } else { 0 };
         header[4..8].copy_from_slice(&self.entries.to_le_bytes());
         header[8..16].copy_from_slice(&epoch.to_le_bytes());
@@ -145,26 +181,34 @@ impl RecordWriter {
     }
 }
 
+/// The epoch in the header of a record, which has one.
+fn epoch_of(record: &[u8]) -> u64 {
+    record.get(8..).and_then(<[u8]>::first_chunk).copied().map_or(0, u64::from_le_bytes)
+}
+
 /// A record read back.
 #[derive(Debug)]
 pub(crate) struct RecordReader {
     bytes: Bytes,
-    /// The epoch it was written in.
-    #[cfg(test)]
-    epoch: u64,
     /// The engine's time when it was sealed.
     pub now_ms: u64,
+    /// The version that its reader has to know.
+    pub needed: u8,
     entries: u32,
 }
 
 impl RecordReader {
-    /// Reads the header.
+    /// Reads the header of a record that is to be folded by who knows versions up to `newest`.
+    pub fn knowing(newest: u8, bytes: Bytes) -> Result<RecordReader, RecordError> {
+        let reader = RecordReader::new(bytes)?;
+        let needed = reader.needed;
+        if needed > newest { Err(RecordError::TooNew { needed }) } else { Ok(reader) }
+    }
+
+    /// Reads the header of a record that was folded, or is folded by nobody.
     pub fn new(bytes: Bytes) -> Result<RecordReader, RecordError> {
         let header: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or(RecordError::Malformed(bytes.len()))?;
-        if header[1] > VERSION {
-            return Err(RecordError::TooNew { needed: header[1] });
-        }
         let word = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&header[at..at + 8]);
@@ -172,9 +216,8 @@ impl RecordReader {
         };
         Ok(RecordReader {
             entries: (word(0) >> 32) as u32,
-            #[cfg(test)]
-            epoch: word(8),
             now_ms: word(16),
+            needed: header[1],
             bytes,
         })
     }
@@ -235,6 +278,36 @@ impl RecordReader {
 /// Whether a record begins an epoch: it is the first one of its writer.
 pub(crate) fn begins_epoch(record: &[u8]) -> bool {
     record.get(2).is_some_and(|marks| marks & BEGINS_EPOCH != 0)
+}
+
+/// A record without entries, as a leader writes it to show that it leads: it changes nothing.
+#[must_use]
+pub fn beat(epoch: u64, now_ms: u64) -> Bytes {
+    RecordWriter::default().seal(epoch, now_ms)
+}
+
+/// Checks what stands in a log that does not check the bytes itself: that the record is of this epoch and all events are
+/// as they were written. Returns whether all other bytes are, payloads and results: those cost a job, not the record.
+pub fn check(record: &Bytes, stored: u64) -> Result<bool, RecordError> {
+    let reader = RecordReader::knowing(VERSION, record.clone())?;
+    let written = epoch_of(record);
+    if written != stored {
+        return Err(RecordError::OtherEpoch { written, stored });
+    }
+    let mut end = HEADER_BYTES;
+    reader.for_each_entry(|record, range| {
+        end = end.max(range.end);
+        let head = read_entry_header(&record[range.start - ENTRY_HEADER_BYTES..]);
+        let is_sound = head.is_some_and(|head| head.crc == crc32c::crc32c(&record[range.clone()]));
+        if is_sound { Ok(true) } else { Err(RecordError::Damaged(range.start)) }
+    })?;
+    let parts = checked_parts(record);
+    let sound = parts.iter().all(|part| {
+        let start = part.offset as usize;
+        crc32c::crc32c(&record[start..start + part.len as usize]) == part.crc
+    });
+    let end = parts.iter().map(|part| (part.offset + part.len) as usize).fold(end, usize::max);
+    if end == record.len() { Ok(sound) } else { Err(RecordError::Malformed(end)) }
 }
 
 /// When a record was written: milliseconds since 1970. None of what is no record.
@@ -335,7 +408,7 @@ mod tests {
         let sealed = writer.seal(3, 99);
         assert!(writer.is_empty());
         let reader = RecordReader::new(sealed.clone()).unwrap();
-        assert_eq!((reader.epoch, reader.now_ms), (3, 99));
+        assert_eq!((epoch_of(&sealed), reader.now_ms), (3, 99));
         let mut read = Vec::new();
         let take = |event, offset| {
             read.push((event, offset));
@@ -454,12 +527,36 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_checked_by_its_checksums_its_epoch_and_its_length() {
+        let mut writer = RecordWriter::default();
+        let payload = writer.next_offset() as usize;
+        writer.put_bytes(b"payload", crc32c::crc32c(b"payload"));
+        let event = writer.next_offset() as usize;
+        writer.put_event(&events()[0]);
+        let sealed = writer.seal(3, 1);
+        assert!(check(&sealed, 3).unwrap());
+        assert!(check(&beat(3, 1), 3).unwrap());
+        let wrong = check(&sealed, 4).unwrap_err();
+        assert!(matches!(wrong, RecordError::OtherEpoch { written: 3, stored: 4 }), "{wrong}");
+        let flipped = |at: usize| {
+            let mut bytes = sealed.to_vec();
+            bytes[at] ^= 1;
+            check(&Bytes::from(bytes), 3)
+        };
+        assert!(!flipped(payload).unwrap(), "it costs a job and no record");
+        assert!(matches!(flipped(event), Err(RecordError::Damaged(at)) if at == event));
+        let longer = Bytes::from([&sealed[..], b"x"].concat());
+        assert!(matches!(check(&longer, 3), Err(RecordError::Malformed(at)) if at == sealed.len()));
+        assert!(check(&sealed.slice(..sealed.len() - 1), 3).is_err());
+    }
+
+    #[test]
     fn a_record_for_newer_readers_names_the_version_it_needs() {
         let mut writer = RecordWriter::default();
         writer.put_event(&events()[0]);
         let mut sealed = writer.seal(1, 1).to_vec();
         sealed[1] = VERSION + 1;
-        let refused = RecordReader::new(Bytes::from(sealed)).unwrap_err();
+        let refused = RecordReader::knowing(VERSION, Bytes::from(sealed)).unwrap_err();
         assert!(matches!(refused, RecordError::TooNew { needed } if needed == VERSION + 1));
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spindle_core::{Event, JobId, Place, State, Status};
 use spindle_log::Stored;
 
-use crate::commit::record::{RecordError, RecordReader};
+use crate::commit::record::{RecordError, RecordReader, VERSION};
 use crate::damage::{DamageFinder, DamagedJob};
 use crate::options::Options;
 
@@ -68,7 +68,7 @@ impl Survey {
     pub fn record(&mut self, stored: Stored) -> Result<(), RecordError> {
         self.damage.record(&stored);
         let position = stored.position.0;
-        let reader = RecordReader::new(stored.bytes)?;
+        let reader = RecordReader::knowing(VERSION, stored.bytes)?;
         let now_ms = reader.now_ms;
         reader.for_each_event(|event, offset| {
             let place = Place { position, offset };
@@ -84,7 +84,7 @@ impl Survey {
     /// What a record says that is not to be folded. Such records come in their order, behind those that are.
     pub fn summaries(&mut self, stored: Stored) -> Result<Vec<EventSummary>, RecordError> {
         let mut summaries = Vec::new();
-        RecordReader::new(stored.bytes)?.for_each_event(|event, _| {
+        RecordReader::knowing(VERSION, stored.bytes)?.for_each_event(|event, _| {
             summaries.push(self.summary(&event));
             true
         })?;

@@ -4,5 +4,6 @@
 mod cluster;
 mod entry;
 mod harness;
+mod opening;
 mod shared;
 mod stream;

@@ -11,11 +11,11 @@ use crate::harness::{
 fn a_log_is_as_it_was_when_it_is_opened_again() {
     let (log, options) = fresh();
     append_many(&log, 700);
-    let (next, bytes, id) = (log.next(), log.bytes_on_disk(), log.log_id().to_owned());
+    let (next, bytes, id) = (log.next(), log.bytes_on_disk(), log.log_id());
     let (end, kept) = (log.segment_end_before(log.first()), texts(&log));
     drop(log);
     let log = PgsqlLog::open(&options).unwrap();
-    assert_eq!((log.next(), log.bytes_on_disk(), log.log_id()), (next, bytes, &*id));
+    assert_eq!((log.next(), log.bytes_on_disk(), log.log_id()), (next, bytes, id));
     assert_eq!((log.segment_end_before(log.first()), texts(&log)), (end, kept));
     log.trim_before(next).unwrap();
     let first = log.first();

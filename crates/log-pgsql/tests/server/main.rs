@@ -4,6 +4,7 @@ mod append;
 mod conformance;
 mod crash;
 mod harness;
+mod opening;
 mod refused;
 mod share;
 mod standby;

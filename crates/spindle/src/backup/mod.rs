@@ -1,39 +1,47 @@
 //! `spindle backup` and `spindle restore`, and `spindle verify` of a backup.
 //!
 //! - `server`: the segments of a running server, through its API
+//! - `shared`: the records of a log that servers share
 //! - here: the commands
 
 mod server;
+mod shared;
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use spindle_backup::{Checked, FolderSource, Manifest, Manner, Source, back_up, check};
+use spindle_backup::{
+    BackupError, Checked, FolderSource, Manifest, Manner, Source, Taken, back_up, back_up_records,
+    check, fill,
+};
 use spindle_engine::record::checked_parts;
-use spindle_log::{OpenError, disk::RealDisk};
+use spindle_log::{OpenError, Opening, disk::RealDisk};
 
-use self::server::ServerSource;
+use self::{server::ServerSource, shared::SharedSource};
 use crate::{
     cli::{BackupArgs, RestoreArgs, VerifyArgs},
     exit::{Code, Failure},
     output::{Rows, write_line},
+    shared_log,
 };
 
 /// Takes a backup and says what is in it.
 pub fn backup(args: &BackupArgs) -> anyhow::Result<Code> {
-    let is_url = args.source.contains("://");
-    let mut source: Box<dyn Source> = if is_url {
-        Box::new(ServerSource::of(args)?)
-    } else {
-        Box::new(folder(Path::new(&args.source))?)
+    let taken = match &args.source {
+        Some(source) => backup_of_segments(args, source)?,
+        None => backup_of_records(args)?,
     };
-    let dest = made(&args.dest)?;
-    // A server on the same disk goes first.
-    let manner = Manner { parts_of: checked_parts, rests: is_url };
-    let taken_at = format!("{:.0}", Timestamp::now());
-    let taken = back_up(&dest, &mut *source, manner, taken_at, &mut |_| {})?;
+    if taken.begun_anew {
+        let message =
+            "the log has dropped what follows the backup that was there: all of it was copied anew";
+        writeln!(io::stderr(), "{message}")?;
+    }
     let more = [
         ("copied", taken.copied_bytes, "copied_bytes"),
         ("dropped", taken.dropped as u64, "dropped_segments"),
@@ -41,22 +49,64 @@ pub fn backup(args: &BackupArgs) -> anyhow::Result<Code> {
     print(&taken.manifest, args.json, &more)
 }
 
-/// Makes a data folder of a backup.
+fn backup_of_segments(args: &BackupArgs, from: &str) -> anyhow::Result<Taken> {
+    let is_url = from.contains("://");
+    let mut source: Box<dyn Source> = if is_url {
+        Box::new(ServerSource::of(from, args)?)
+    } else {
+        Box::new(folder(Path::new(from))?)
+    };
+    let dest = made(&args.dest)?;
+    // A server on the same disk goes first.
+    let manner = Manner { parts_of: checked_parts, rests: is_url };
+    Ok(back_up(&dest, &mut *source, manner, now(), &mut |_| {})?)
+}
+
+fn backup_of_records(args: &BackupArgs) -> anyhow::Result<Taken> {
+    let mut source = SharedSource::open(&args.shared)?;
+    let dest = made(&args.dest)?;
+    Ok(back_up_records(&dest, &mut source, checked_parts, now(), &mut |_| {})?)
+}
+
+fn now() -> String {
+    format!("{:.0}", Timestamp::now())
+}
+
+/// Makes a data folder of a backup, or fills a shared log with it.
 pub fn restore(args: &RestoreArgs) -> anyhow::Result<Code> {
     let backup = opened(&args.backup)?;
-    let folder = Arc::new(made(&args.folder)?);
-    let restored = spindle_backup::restore(&backup, folder, checked_parts, &mut |_| {})?;
-    print(&restored.manifest, args.json, &[])
+    let manifest = match &args.folder {
+        Some(folder) => {
+            let folder = Arc::new(made(folder)?);
+            spindle_backup::restore(&backup, folder, checked_parts, &mut |_| {})?.manifest
+        }
+        None => restore_to_log(args, &backup)?,
+    };
+    print(&manifest, args.json, &[])
+}
+
+fn restore_to_log(args: &RestoreArgs, backup: &RealDisk) -> anyhow::Result<Manifest> {
+    // Before a log is made for it.
+    let Checked { manifest, findings } = check(backup, checked_parts)?;
+    if let Some(finding) = findings.into_iter().next() {
+        let folder = args.backup.display().to_string();
+        return Err(
+            BackupError::Damaged { folder, file: finding.file, reason: finding.reason }.into()
+        );
+    }
+    let log = shared_log::open(&args.shared, Opening::Restore(manifest.first))?;
+    fill(backup, &manifest, &*log, checked_parts, &mut |_| {})?;
+    Ok(manifest)
 }
 
 /// Reads a backup through and says whether it is sound.
-pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
+pub fn verify(args: &VerifyArgs, folder: &Path) -> anyhow::Result<Code> {
     if args.repair {
         let message =
             "a backup is not repaired: take a new one, and keep this one until it is there";
         return Err(Failure::with(Code::Usage, message));
     }
-    let checked = check(&opened(&args.folder)?, checked_parts)?;
+    let checked = check(&opened(folder)?, checked_parts)?;
     let mut out = io::stdout().lock();
     let Checked { manifest, findings } = &checked;
     let verdict = if checked.is_sound() { "sound" } else { "damaged" };
@@ -72,7 +122,7 @@ pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
     } else {
         let mut rows = Rows::new(&["what", "found"]);
         rows.add(["verdict".to_owned(), verdict.to_owned()]);
-        rows.add(["folder".to_owned(), args.folder.display().to_string()]);
+        rows.add(["folder".to_owned(), folder.display().to_string()]);
         add_rows(&mut rows, manifest);
         for finding in findings {
             rows.add(["damage".to_owned(), format!("{}: {}", finding.file, finding.reason)]);

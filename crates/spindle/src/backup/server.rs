@@ -14,8 +14,8 @@ pub struct ServerSource(Native);
 
 impl ServerSource {
     /// The server whose URL the command names.
-    pub fn of(args: &BackupArgs) -> anyhow::Result<Self> {
-        Native::at_url(&args.source, "URL", &args.papers).map(Self)
+    pub fn of(url: &str, args: &BackupArgs) -> anyhow::Result<Self> {
+        Native::at_url(url, "URL", &args.papers).map(Self)
     }
 
     fn failed(&self, error: AskError) -> SourceError {

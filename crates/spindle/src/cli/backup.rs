@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{people::Native, reach::Papers};
+use super::{people::Native, reach::Papers, shared_log::LogArgs};
 
 /// `spindle backup`.
 #[derive(Debug, Args)]
 pub struct BackupArgs {
     /// The URL of a running server, or a data folder that no server works on
     #[arg(value_name = "URL|DIR", value_hint = ValueHint::DirPath)]
-    pub source: String,
-    /// The folder for the backup: new, empty, or with an older backup of the same server
+    #[arg(required_unless_present = "log", conflicts_with = "log")]
+    pub source: Option<String>,
+    /// The folder for the backup: new, empty, or with an older backup of the same server or log
     #[arg(value_name = "BACKUP", value_hint = ValueHint::DirPath)]
     pub dest: PathBuf,
+    #[command(flatten)]
+    pub shared: LogArgs,
     #[command(flatten)]
     pub papers: Papers,
     /// Print one JSON object
@@ -26,7 +29,8 @@ pub struct BackupArgs {
 pub const BACKUP_HELP: &str = "\
 All that was durable when the backup began is in it, and every byte is checked. What an older backup in the folder has \
 is not copied again; that one stays whole until the new one is. A token needs the role admin for all queues. \
-`spindle verify BACKUP` reads a backup through, `spindle restore` makes a data folder of it.";
+`spindle verify BACKUP` reads a backup through, `spindle restore` makes a data folder of it.\n\n\
+A cluster is backed up from its log, `spindle backup --log URL BACKUP`, while its nodes run: nothing is written there.";
 
 /// `spindle restore`.
 #[derive(Debug, Args)]
@@ -36,11 +40,19 @@ pub struct RestoreArgs {
     pub backup: PathBuf,
     /// The data folder to make: new, or empty
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
+    #[arg(required_unless_present = "log", conflicts_with = "log")]
+    pub folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub shared: LogArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
+
+/// What `spindle restore` says of itself.
+pub const RESTORE_HELP: &str = "\
+With --log it makes a shared log and fills it, for a cluster to go on where the backup ends. A log that is there already \
+is refused. No node opens it before the restore has ended; one that was interrupted goes on when it is run again.";
 
 /// `spindle export`.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ pub enum LogSync {
     Os,
 }
 
-pub(super) fn parse_log_sync(text: &str) -> Result<LogSync, String> {
+pub fn parse_log_sync(text: &str) -> Result<LogSync, String> {
     match text {
         "always" => Ok(LogSync::Always),
         "os" => Ok(LogSync::Os),
@@ -31,6 +31,14 @@ pub(super) fn parse_log_url(text: &str) -> Result<String, String> {
         return Err(SCHEMES.to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// Why a command does not take this address of a shared log, if it does not. Nothing of it is repeated.
+pub fn refuse_log_url(url: &str) -> Result<(), String> {
+    if has_secret(url) {
+        return Err(ConfigError::PasswordInUrl.to_string());
+    }
+    parse_log_url(url).map(drop).map_err(|reason| format!("--log: {reason}"))
 }
 
 /// Whether a URL has a password or a token in it, which would be shown by `ps` and in logs.

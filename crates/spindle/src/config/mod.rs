@@ -14,7 +14,7 @@ mod resolve;
 mod show;
 mod table;
 
-pub use cluster::LogSync;
+pub use cluster::{LogSync, parse_log_sync, refuse_log_url};
 pub use doors::Missing;
 pub use parse::{LogFormat, parse_collector};
 pub use resolve::{InForce, Resolved, SettingFlags, Source, resolve};

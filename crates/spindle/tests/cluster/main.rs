@@ -6,6 +6,10 @@
 mod accountant;
 mod changes;
 mod harness;
+mod kinds;
+mod moved;
 mod nats;
 mod refused;
+mod transfer;
+mod verified;
 mod walk;

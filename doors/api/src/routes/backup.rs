@@ -62,9 +62,7 @@ pub(crate) struct Segment {
 pub(crate) async fn list(State(api): State<Api>, pass: Pass) -> Answered<Json<Listing>> {
     let engine = api.engine().clone();
     let listed = work_on_bytes(PIECE_BYTES, move || engine.log_segments()).await;
-    let listed = listed.ok_or_else(|| {
-        Problem::new(Code::NoFiles, "the server keeps its log in memory only: there is no file")
-    })?;
+    let listed = listed.ok_or_else(|| Problem::new(Code::NoFiles, why_no_files(&api)))?;
     let readers = listed.map_err(unreadable)?;
     let segments: Vec<Segment> = readers
         .iter()
@@ -151,4 +149,12 @@ fn pieces(
 
 fn unreadable(error: impl std::fmt::Display) -> Problem {
     Problem::new(Code::Unreadable, error.to_string())
+}
+
+fn why_no_files(api: &Api) -> &'static str {
+    if api.options().cluster.is_some() {
+        "the server shares its log, which is no files of its own: back that up, with spindle backup --log URL BACKUP"
+    } else {
+        "the server keeps its log in memory only: there is no file"
+    }
 }
