@@ -90,9 +90,8 @@ impl Account {
 
     /// How many are accepted, and of how many a worker has reported the end.
     pub fn progress(&self) -> (usize, usize) {
-        let count = |is_so: fn(&Entry) -> bool| {
-            self.entries.iter().filter(|entry| is_so(entry)).count()
-        };
+        let count =
+            |is_so: fn(&Entry) -> bool| self.entries.iter().filter(|entry| is_so(entry)).count();
         (count(|entry| entry.name.is_some()), count(|entry| entry.is_worked))
     }
 

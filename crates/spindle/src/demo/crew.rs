@@ -212,7 +212,9 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
 /// Submits the jobs of a route, each until it is accepted.
 fn submit_all(shared: &Shared, at: usize, route: &Route) {
     let mut nodes = shared.nodes.iter().cycle().skip(at);
-    let Some(mut submitter) = nodes.next().map(|node| doors::submitter(route, node)) else { return };
+    let Some(mut submitter) = nodes.next().map(|node| doors::submitter(route, node)) else {
+        return;
+    };
     while shared.pass_gate() {
         let Some(number) = change(shared, at, Account::next).flatten() else {
             sleep(MORE_PAUSE);

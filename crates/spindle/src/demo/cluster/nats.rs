@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -38,18 +38,21 @@ impl Program {
     ///
     /// When there is none, when it is none of NATS, or when it is too old.
     pub fn find(named: Option<&Path>) -> anyhow::Result<Self> {
-        let candidates: Vec<&Path> = match named {
-            Some(path) => vec![path],
-            None => PROGRAMS.iter().map(Path::new).collect(),
-        };
-        for path in candidates {
-            let asked = Command::new(path).arg("--version").stdin(Stdio::null()).output();
-            match asked {
-                Ok(output) => return Self::of(path, &String::from_utf8_lossy(&output.stdout)),
-                Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => {}
-                Err(error) => {
-                    return Err(error).with_context(|| format!("cannot start {}", path.display()));
-                }
+        if let Some(named) = named {
+            let said = version(named);
+            return Self::of(
+                named,
+                &said.with_context(|| format!("cannot start {}", named.display()))?,
+            );
+        }
+        Self::first_of(&PROGRAMS.map(Path::new))
+    }
+
+    fn first_of(paths: &[&Path]) -> anyhow::Result<Self> {
+        for path in paths {
+            match version(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                said => return Self::of(path, &said?),
             }
         }
         let text = "a cluster needs a server for its log, and there is no nats-server in PATH: install version 2.10 \
@@ -61,8 +64,9 @@ impl Program {
     /// The program that says this of its version.
     fn of(path: &Path, said: &str) -> anyhow::Result<Self> {
         let shown = path.display();
-        let version = said.trim().strip_prefix("nats-server: v").with_context(|| {
-            format!("{shown} is no nats-server: asked for its version it says {:?}", said.trim())
+        let said = said.lines().next().unwrap_or_default().trim();
+        let version = said.strip_prefix("nats-server: v").with_context(|| {
+            format!("{shown} is no nats-server: asked for its version it says {said:?}")
         })?;
         let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
         let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -75,6 +79,12 @@ impl Program {
         }
         Ok(Self { path: path.to_owned(), version: version.to_owned() })
     }
+}
+
+/// What a program says when it is asked for its version.
+fn version(program: &Path) -> io::Result<String> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Servers that have been started, and their log.
@@ -122,6 +132,17 @@ fn listed(addresses: &[SocketAddr], shown: impl Fn(&SocketAddr) -> String) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_program_it_is_said_what_to_install_or_to_name() {
+        let error = Program::first_of(&[Path::new("/nowhere/it")]).unwrap_err().to_string();
+        for words in ["install version 2.10 or newer", "--nats-server PROGRAM", "--log postgres://"]
+        {
+            assert!(error.contains(words), "{error}");
+        }
+        let found = Program::first_of(&[Path::new("/nowhere/it"), Path::new("/bin/echo")]);
+        assert!(found.unwrap_err().to_string().contains("/bin/echo is no nats-server"));
+    }
 
     #[test]
     fn a_server_is_taken_if_it_is_one_and_new_enough() {

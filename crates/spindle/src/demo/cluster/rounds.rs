@@ -86,7 +86,10 @@ impl<'a> Rounds<'a> {
             }
             if moved.elapsed() >= IDLE_MAX {
                 let trouble = self.shared.trouble();
-                bail!("nothing happens any more: {}", trouble.unwrap_or("no error was seen".to_owned()));
+                bail!(
+                    "nothing happens any more: {}",
+                    trouble.unwrap_or("no error was seen".to_owned())
+                );
             }
         }
     }
@@ -146,14 +149,23 @@ impl<'a> Rounds<'a> {
             self.leader = leader;
         }
         let count = |count: usize| grouped(count as u64);
-        self.screen.line(format!(
+        let mut line = format!(
             "{} leads, epoch {}: {} jobs acknowledged, {} done, lost: {}",
             self.leader.name,
             self.leader.epoch,
             count(self.totals.jobs + now.accepted),
-            count(self.totals.jobs - self.totals.lost + now.worked),
+            // A worker may be done before the submitter has its answer.
+            count(self.totals.jobs - self.totals.lost + now.worked.min(now.accepted)),
             count(self.totals.lost)
-        ));
+        );
+        if now.accepted == now.all {
+            // A worker was given one, and the answer to that was lost with the leader.
+            let left = self.client.unfinished()?;
+            line += &format!(
+                "; {left} come back when the leases end that the crash took from their workers"
+            );
+        }
+        self.screen.line(line);
         Ok(())
     }
 

@@ -66,5 +66,4 @@ impl Server {
         let is_usage = status.code() == Some(Code::Usage as i32);
         Err(Failure::with(if is_usage { Code::Usage } else { Code::Error }, text))
     }
-
 }

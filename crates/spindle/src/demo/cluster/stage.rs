@@ -36,9 +36,11 @@ const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 /// Log servers of the demo's own are tried again so often: of a hundred new clusters of NATS one finds no
 /// peers, and somebody else may take a port first.
 const START_TRIES: u32 = 3;
-/// How often it is looked whether somebody is ready, or leads, and how long in all.
+/// How often it is looked whether somebody is ready, or leads, and how long in all; and how long when
+/// all of it can be tried again.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_MAX: u32 = 3_000;
+const LOOKS_OF_A_TRY: u32 = 750;
 
 /// What the cluster is made with.
 #[derive(Debug)]
@@ -73,7 +75,9 @@ impl Plan {
                 for (flag, file) in files {
                     flags.extend(file.iter().flat_map(|file| [flag.into(), file.into()]));
                 }
-                flags.extend(args.log_sync.iter().flat_map(|when| ["--log-sync".into(), when.into()]));
+                flags.extend(
+                    args.log_sync.iter().flat_map(|when| ["--log-sync".into(), when.into()]),
+                );
                 Log::Given(flags)
             }
             None => Log::Own(Program::find(args.nats_server.as_deref())?),
@@ -87,12 +91,10 @@ impl Plan {
     /// What keeps the log, for people.
     pub fn log(&self) -> String {
         match &self.log {
-            Log::Given(flags) => {
-                let url = flags.get(1).map(|url| url.to_string_lossy());
-                format!("the log is {}", url.unwrap_or_default())
-            }
+            // The URL is not shown: a password may be in it, although none belongs there.
+            Log::Given(_) => "their log is the one that --log names".to_owned(),
             Log::Own(program) => {
-                format!("the log is on three servers of NATS {}, which sync", program.version)
+                format!("their log is on three servers of NATS {}, which sync", program.version)
             }
         }
     }
@@ -218,7 +220,7 @@ impl Stage {
         let mut tries = if matches!(plan.log, Log::Own(_)) { START_TRIES } else { 1 };
         loop {
             tries -= 1;
-            match self.try_open(plan) {
+            match self.try_open(plan, if tries > 0 { LOOKS_OF_A_TRY } else { LOOKS_MAX }) {
                 Err(_) if tries > 0 && !matches!(*self.locked(), State::Closed) => {
                     *self.locked() = State::Empty;
                 }
@@ -227,7 +229,7 @@ impl Stage {
         }
     }
 
-    fn try_open(&self, plan: &Plan) -> anyhow::Result<Vec<Node>> {
+    fn try_open(&self, plan: &Plan, looks: u32) -> anyhow::Result<Vec<Node>> {
         {
             let mut state = self.locked();
             if matches!(*state, State::Closed) {
@@ -245,7 +247,10 @@ impl Stage {
                 });
                 let (monitoring, url) = started?;
                 for at in monitoring {
-                    self.await_answer(at, "/healthz")?;
+                    let http = of_address(at)?;
+                    self.await_of_all(looks, &format!("NATS at {at} is not ready"), || {
+                        Ok(http.answer(ApiRequest::get("/healthz")).ok().map(drop))
+                    })?;
                 }
                 vec!["--log".into(), url.into()]
             }
@@ -253,32 +258,32 @@ impl Stage {
         let mut nodes = Vec::new();
         for name in NODES {
             let node = self.with(|cluster| cluster.start_node(name, &log))?;
-            // If the log will not do, the first one says so.
-            self.await_answer(node.addresses.http, "/api/v1/cluster")?;
             nodes.push(node);
+            // If the log will not do, the first one says so.
+            self.await_of_all(looks, "no node leads", || leader_of(&nodes, None))?;
         }
-        self.await_leader(&nodes, None)?;
         Ok(nodes)
     }
 
-    /// Waits until a server answers at this address as if all were well.
+    /// Waits for something, for so many looks, while all servers have to run.
     ///
     /// # Errors
     ///
-    /// When one of the servers ends meanwhile.
-    fn await_answer(&self, at: SocketAddr, path: &str) -> anyhow::Result<()> {
-        let http = Http::new(
-            &BaseUrl::parse(&format!("http://{at}")).map_err(anyhow::Error::msg)?,
-            &Line::default(),
-        );
-        for _ in 0..LOOKS_MAX {
-            if http.answer(ApiRequest::get(path)).is_ok() {
-                return Ok(());
+    /// When one of the servers ends meanwhile, or `in_vain`.
+    fn await_of_all<T>(
+        &self,
+        looks: u32,
+        in_vain: &str,
+        mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        for _ in 0..looks {
+            if let Some(found) = look()? {
+                return Ok(found);
             }
             self.with(|cluster| cluster.servers.iter_mut().try_for_each(Server::check))?;
             sleep(LOOK);
         }
-        bail!("http://{at}{path} does not answer as it should within a minute or longer")
+        bail!("{in_vain} after {} s", looks * LOOK.as_millis() as u32 / 1_000)
     }
 
     /// Waits until a node leads, another one than that if it is said, and others say so too.
@@ -288,25 +293,8 @@ impl Stage {
     /// When another server than those of the demo is in the cluster, or nobody leads for too long.
     pub fn await_leader(&self, nodes: &[Node], after: Option<&str>) -> anyhow::Result<Leader> {
         for _ in 0..LOOKS_MAX {
-            let statuses: Vec<Status> = nodes.iter().filter_map(Node::status).collect();
-            let heard = statuses.iter().flat_map(|status| &status.nodes);
-            let strange = |heard: &&Heard| heard.live && !NODES.contains(&heard.node.as_str());
-            if let Some(strange) = heard.clone().find(strange) {
-                bail!(
-                    "other servers use that log: {} is one of them. Name a log of the demo's own: another stream \
-                     or database, or ?schema=NAME",
-                    strange.node
-                );
-            }
-            let leader = |node: &&Node| {
-                let leads = |status: &Status| status.leader.as_deref() == Some(node.name);
-                Some(node.name) != after && !statuses.is_empty() && statuses.iter().all(leads)
-            };
-            if let Some(node) = nodes.iter().find(leader)
-                && node.addresses.http().answer(ApiRequest::get("/readyz")).is_ok()
-            {
-                let epoch = statuses.iter().map(|status| status.epoch).max().unwrap_or_default();
-                return Ok(Leader { name: node.name, epoch });
+            if let Some(leader) = leader_of(nodes, after)? {
+                return Ok(leader);
             }
             self.with(|_| Ok(()))?;
             sleep(LOOK);
@@ -347,6 +335,33 @@ impl Stage {
     pub fn close(&self) {
         *self.locked() = State::Closed;
     }
+}
+
+/// Who leads, if a node does, another one than that if it is said, and all that answer say so.
+fn leader_of(nodes: &[Node], after: Option<&str>) -> anyhow::Result<Option<Leader>> {
+    let statuses: Vec<Status> = nodes.iter().filter_map(Node::status).collect();
+    let is_strange = |heard: &&Heard| heard.live && !NODES.contains(&heard.node.as_str());
+    let mut heard = statuses.iter().flat_map(|status| &status.nodes);
+    if let Some(strange) = heard.find(is_strange) {
+        bail!(
+            "other servers use that log: {} is one of them. Name a log of the demo's own: another stream or \
+             database, or ?schema=NAME",
+            strange.node
+        );
+    }
+    let epoch = statuses.iter().map(|status| status.epoch).max().unwrap_or_default();
+    let leads = |node: &&Node| {
+        let says_so = |status: &Status| status.leader.as_deref() == Some(node.name);
+        Some(node.name) != after && !statuses.is_empty() && statuses.iter().all(says_so)
+    };
+    let node = nodes.iter().find(leads);
+    let node = node.filter(|node| node.addresses.http().answer(ApiRequest::get("/readyz")).is_ok());
+    Ok(node.map(|node| Leader { name: node.name, epoch }))
+}
+
+fn of_address(address: SocketAddr) -> anyhow::Result<Http> {
+    let base = BaseUrl::parse(&format!("http://{address}")).map_err(anyhow::Error::msg)?;
+    Ok(Http::new(&base, &Line::default()))
 }
 
 impl Cluster {
