@@ -189,6 +189,8 @@ fn a_cluster_made_of_the_files_works_and_only_with_their_permissions() {
     let refuses = |user: &str, password: &str, words: &[&str]| {
         let (text, file) = machines.settings(0, &secrets);
         let passwords = secrets.path().join("other-password");
+        // As closed as the right one.
+        fs::copy(secrets.path().join("log-password"), &passwords).unwrap();
         fs::write(&passwords, password).unwrap();
         let text = text
             .replace("tls://spindle@", &format!("tls://{user}@"))
@@ -202,7 +204,7 @@ fn a_cluster_made_of_the_files_works_and_only_with_their_permissions() {
             assert!(said.contains(word), "{word} is not said: {said}");
         }
     };
-    refuses("spindle", "another", &["cannot open the shared log", "do not let"]);
+    refuses("spindle", "another", &["cannot open the shared log", "refuses this login"]);
     refuses("stranger", "unknown", &["cannot open the shared log", "permission"]);
 }
 
@@ -213,6 +215,8 @@ fn in_force(text: &str) -> impl Fn(&str) -> String + use<> {
     fs::write(file.path(), text).unwrap();
     let mut command = Command::new(SPINDLE);
     command.args(["config", "--json", "--config"]).arg(file.path());
+    // Each machine says that itself, by its drop-in.
+    command.args(["--advertise", "node-1:9931"]);
     let said = succeeds(&mut command);
     let settings: Vec<Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

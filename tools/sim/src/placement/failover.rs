@@ -46,41 +46,55 @@ pub struct Outage {
 pub fn dies(placement: &Placement, id: u64, costs: TakingOver, seed: u64) -> Outage {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let heard_ms_ago = random.random_range(0.0..ANNOUNCED_EVERY_MS);
-    let mut after = placement.clone();
-    after.leave(id);
-    // Of each node, when the campaigns for its new shards begin.
-    let mut campaigns: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (shard, leader) in placement.leaders.iter().enumerate() {
-        if *leader != id {
+    let mut campaigns = Vec::new();
+    for (shard, members) in placement.members.iter().enumerate() {
+        if placement.leaders[shard] != id {
             continue;
         }
-        // The first in turn wins, unless its random wait and queue let the next one overtake it: then that one
-        // leads, no later. So this is not too early.
-        let begins = SILENCE_MS - heard_ms_ago + random.random_range(0.0..JITTER_MS);
-        campaigns.entry(after.leaders[shard]).or_default().push(begins);
+        for (turn, node) in placement.in_turn(members, id).into_iter().enumerate() {
+            let waits = TURN_MS * turn as f64 + random.random_range(0.0..JITTER_MS);
+            campaigns.push(Campaign { begins: SILENCE_MS - heard_ms_ago + waits, node, shard });
+        }
     }
-    let mut outage = Outage { led: Vec::new(), answers: Vec::new(), taken_max: 0 };
-    for mut begins in campaigns.into_values() {
-        outage.taken_max = outage.taken_max.max(begins.len());
-        begins.sort_by(f64::total_cmp);
-        outage.led.extend(one_after_the_other(&begins, costs));
-    }
-    outage.led.sort_by(f64::total_cmp);
-    outage.answers = outage.led.iter().map(|led| led + ANSWERS_AFTER_MS).collect();
-    outage
+    held(campaigns, costs)
 }
 
-/// The longest that the second in turn waits for the first, which is as dead: `second` follower's turn.
-pub const SECOND_TURN_MS: f64 = TURN_MS;
+/// A follower wants to lead a shard.
+#[derive(Debug, Clone, Copy)]
+struct Campaign {
+    begins: f64,
+    node: u64,
+    shard: usize,
+}
 
-/// When each append ends, of a node that has a bounded number of them on their way.
-fn one_after_the_other(begins: &[f64], costs: TakingOver) -> Vec<f64> {
-    let mut ends: Vec<f64> = Vec::with_capacity(begins.len());
-    for (at, begins) in begins.iter().enumerate() {
-        let free = at.checked_sub(costs.at_a_time).map_or(0.0, |before| ends[before]);
-        ends.push(begins.max(free) + costs.append_ms);
+/// Holds campaigns in the order in which they begin. A node that has a place free for a shard that another
+/// one leads by then leaves it.
+fn held(mut campaigns: Vec<Campaign>, costs: TakingOver) -> Outage {
+    campaigns.sort_by(|a, b| a.begins.total_cmp(&b.begins));
+    let mut led: BTreeMap<usize, (f64, u64)> = BTreeMap::new();
+    // Of each node, when each of its appends ends.
+    let mut appends: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for Campaign { begins, node, shard } in campaigns {
+        let ends = appends.entry(node).or_default();
+        let free = ends.len().checked_sub(costs.at_a_time).map_or(0.0, |before| ends[before]);
+        let starts = begins.max(free);
+        if led.get(&shard).is_some_and(|(at, _)| *at <= starts) {
+            continue;
+        }
+        let end = starts + costs.append_ms;
+        ends.push(end);
+        let first = led.entry(shard).or_insert((end, node));
+        if end < first.0 {
+            *first = (end, node);
+        }
     }
-    ends
+    let mut taken: BTreeMap<u64, usize> = BTreeMap::new();
+    led.values().for_each(|(_, node)| *taken.entry(*node).or_default() += 1);
+    let taken_max = taken.into_values().max().unwrap_or_default();
+    let mut led: Vec<f64> = led.into_values().map(|(at, _)| at).collect();
+    led.sort_by(f64::total_cmp);
+    let answers = led.iter().map(|led| led + ANSWERS_AFTER_MS).collect();
+    Outage { led, answers, taken_max }
 }
 
 #[cfg(test)]
@@ -88,11 +102,31 @@ mod tests {
     use super::super::rendezvous::Node;
     use super::*;
 
+    fn campaign(begins: f64, node: u64, shard: usize) -> Campaign {
+        Campaign { begins, node, shard }
+    }
+
     #[test]
     fn a_node_takes_over_as_many_as_it_may_at_a_time() {
         let costs = TakingOver { append_ms: 10.0, at_a_time: 2 };
-        let ends = one_after_the_other(&[0.0, 0.0, 0.0, 5.0, 100.0], costs);
-        assert_eq!(ends, [10.0, 10.0, 20.0, 20.0, 110.0]);
+        let begins = [0.0, 0.0, 0.0, 5.0, 100.0];
+        let campaigns = begins.iter().zip(0..).map(|(&begins, shard)| campaign(begins, 1, shard));
+        let outage = held(campaigns.collect(), costs);
+        assert_eq!(outage.led, [10.0, 10.0, 20.0, 20.0, 110.0]);
+        assert_eq!(outage.taken_max, 5);
+    }
+
+    #[test]
+    fn a_shard_is_led_by_whoever_is_first_and_the_next_in_turn_leaves_it() {
+        let costs = TakingOver { append_ms: 10.0, at_a_time: 1 };
+        let of = |second: f64| {
+            let busy = (0..9).map(|shard| campaign(0.0, 1, shard));
+            held(busy.chain([campaign(second, 2, 8), campaign(second, 2, 0)]).collect(), costs)
+        };
+        // The second in turn comes before the busy first one to shard 8, and too late to shard 0.
+        assert_eq!((of(50.0).led[8], of(50.0).taken_max), (80.0, 8));
+        // And too late to both.
+        assert_eq!((of(95.0).led[8], of(95.0).taken_max), (90.0, 9));
     }
 
     #[test]
@@ -104,7 +138,7 @@ mod tests {
         assert_eq!(outage.led.len(), placement.led()[1]);
         assert!(outage.led[0] >= SILENCE_MS - ANNOUNCED_EVERY_MS + 4.0, "{outage:?}");
         let last = outage.led[outage.led.len() - 1];
-        assert!(last <= SILENCE_MS + JITTER_MS + 4.0 * 50.0 / 16.0 + 4.0, "{outage:?}");
+        assert!(last <= SILENCE_MS + JITTER_MS + 4.0 * 51.0 / 16.0 + 4.0, "{outage:?}");
         assert_eq!(outage.answers[0], outage.led[0] + ANSWERS_AFTER_MS);
         assert_eq!(outage, dies(&placement, 1, costs, 9));
     }

@@ -63,6 +63,14 @@ impl Placement {
         self.counted(self.members.iter().flatten().copied())
     }
 
+    /// The members of a shard but for one that died: who leads fewest goes first.
+    pub fn in_turn(&self, members: &[u64], dead: u64) -> Vec<u64> {
+        let loads = self.loads(&self.leaders);
+        let mut turns: Vec<u64> = members.iter().copied().filter(|id| *id != dead).collect();
+        turns.sort_by(|a, b| share(&loads, *a, 0.0).total_cmp(&share(&loads, *b, 0.0)));
+        turns
+    }
+
     fn counted(&self, ids: impl Iterator<Item = u64>) -> Vec<usize> {
         let mut counts: BTreeMap<u64, usize> = self.nodes.iter().map(|node| (node.id, 0)).collect();
         ids.for_each(|id| *counts.entry(id).or_default() += 1);
@@ -110,7 +118,8 @@ impl Placement {
             let leader = self.leaders[shard];
             let heir = fewest(&loads, &next);
             let has_to = !next.contains(&leader);
-            if has_to || (heir == node.id && share(&loads, heir, 1.0) < share(&loads, leader, 0.0)) {
+            if has_to || (heir == node.id && share(&loads, heir, 1.0) < share(&loads, leader, 0.0))
+            {
                 add(&mut loads, leader, -1.0);
                 add(&mut loads, heir, 1.0);
                 self.leaders[shard] = heir;
@@ -137,7 +146,7 @@ fn share(loads: &Loads, id: u64, more: f64) -> f64 {
 }
 
 /// Who leads fewest for its weight; of equal ones the first.
-pub(super) fn fewest(loads: &Loads, members: &[u64]) -> u64 {
+fn fewest(loads: &Loads, members: &[u64]) -> u64 {
     let by_share = |a: &&u64, b: &&u64| share(loads, **a, 0.0).total_cmp(&share(loads, **b, 0.0));
     members.iter().min_by(by_share).copied().unwrap_or_default()
 }

@@ -82,8 +82,18 @@ impl Report {
             all[8].extend(outage.answers);
             all[9].push(outage.taken_max as f64);
         }
-        let [first, led, held, folded_by_leave, led_by_leave, folded_by_join, led_by_join, led_again, answers, taken] =
-            all.map(Ordered::of);
+        let [
+            first,
+            led,
+            held,
+            folded_by_leave,
+            led_by_leave,
+            folded_by_join,
+            led_by_join,
+            led_again,
+            answers,
+            taken,
+        ] = all.map(Ordered::of);
         Report {
             size,
             first,
@@ -116,7 +126,12 @@ impl fmt::Display for Report {
              {job_bytes} bytes; {append_ms} ms an epoch append, {at_a_time} at a time"
         )?;
         let mut row = |what: &str, numbers: &Ordered, decimals: usize| {
-            writeln!(f, "{what:<46}{:>12.decimals$}{:>12.decimals$}", numbers.median(), numbers.max())
+            writeln!(
+                f,
+                "{what:<46}{:>12.decimals$}{:>12.decimals$}",
+                numbers.median(),
+                numbers.max()
+            )
         };
         row("shards led, by the highest score", &self.first, 0)?;
         row("shards led, by who leads fewest", &self.led, 0)?;
@@ -151,7 +166,9 @@ mod tests {
         };
         let report = Report::of(size).to_string();
         // Three members of three nodes: everybody has all, and leads a third of it.
-        for row in ["shards led, by who leads fewest 10 10", "shards in memory 30 30", "GiB 100.00 100.00"] {
+        for row in
+            ["shards led, by who leads fewest 10 10", "shards in memory 30 30", "GiB 100.00 100.00"]
+        {
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words(&report).contains(row), "{row}: {report}");
         }
