@@ -205,7 +205,8 @@ fn a_cluster_made_of_the_files_works_and_only_with_their_permissions() {
         }
     };
     refuses("spindle", "another", &["cannot open the shared log", "refuses this login"]);
-    refuses("stranger", "unknown", &["cannot open the shared log", "permission"]);
+    let refused = "Permissions Violation for Publish to \"$JS.API.";
+    refuses("stranger", "unknown", &["cannot open the shared log", refused]);
 }
 
 /// What is in force by a file of settings, which the program takes.
