@@ -28,7 +28,7 @@ mod shared_log;
 mod token;
 mod values;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -82,6 +82,9 @@ pub enum Command {
     /// Show it all: a server, jobs through every door, a crash in the middle, and no job lost
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
+    /// Run a program that ends with the process that started it
+    #[command(hide = true)]
+    Attached(AttachedArgs),
     /// Make tokens, and check the file that the server knows them by
     Token(TokenArgs),
     /// Print a completion script for a shell
@@ -129,6 +132,40 @@ pub struct DemoArgs {
     /// End when the table is printed, instead of waiting for Enter
     #[arg(long)]
     pub once: bool,
+    /// Show a cluster: three nodes on a shared log, of which the one that leads is killed again and again
+    #[arg(long)]
+    pub cluster: bool,
+    /// Keep the log on this server of PostgreSQL or NATS, as `serve --log` does, instead of starting NATS
+    #[arg(long, value_name = "URL", requires = "cluster")]
+    pub log: Option<String>,
+    /// Read the password for that server from this file
+    #[arg(long, value_name = "FILE", requires = "log", value_hint = ValueHint::FilePath)]
+    pub log_password_file: Option<PathBuf>,
+    /// Trust that server if one of these authorities (PEM) vouches for it
+    #[arg(long, value_name = "FILE", requires = "log", value_hint = ValueHint::FilePath)]
+    pub log_ca_file: Option<PathBuf>,
+    /// What that server has to do before it acknowledges: `always` or `os`
+    #[arg(long, value_name = "WHEN", requires = "log")]
+    pub log_sync: Option<String>,
+    /// Start this program for the shared log, instead of the nats-server in PATH
+    #[arg(long, value_name = "PROGRAM", requires = "cluster", conflicts_with = "log")]
+    #[arg(value_hint = ValueHint::ExecutablePath)]
+    pub nats_server: Option<PathBuf>,
+    /// Use this new or empty folder, and leave it at the end, instead of a temporary one
+    #[arg(long, value_name = "DIR", requires = "cluster", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+}
+
+/// `spindle attached`, which the demo starts its servers with.
+#[derive(Debug, Args)]
+pub struct AttachedArgs {
+    /// The process that starts it
+    pub parent: i32,
+    /// The program
+    pub program: OsString,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 /// The demo keeps its account in memory.
@@ -136,7 +173,10 @@ const DEMO_JOBS_MAX: i64 = 100_000;
 
 const DEMO_HELP: &str = "\
 It needs nothing: the server runs on free ports of this machine, in a temporary folder, and both go when the demo ends. \
-The exit code is 1 if a job is lost.";
+The exit code is 1 if a job is lost.
+
+With --cluster the shared log needs a server: the demo starts three of NATS (nats-server 2.10 or newer), or takes the \
+one that --log names. It goes on until Ctrl-C, or with --once until each job is done.";
 
 const DOCTOR_HELP: &str = "\
 Give it the flags, the environment and the file that the server gets. It changes nothing, takes about a second, \

@@ -103,6 +103,7 @@ fn run(command: Command) -> anyhow::Result<Code> {
         Command::Restore(args) => backup::restore(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Demo(args) => demo::demo(&args),
+        Command::Attached(args) => match demo::attached(&args)? {},
         Command::Token(args) => token::token(&args.command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

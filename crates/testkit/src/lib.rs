@@ -119,7 +119,7 @@ pub use letters::Letters;
 #[cfg(feature = "engine")]
 pub use manual_clock::ManualClock;
 #[cfg(feature = "nats")]
-pub use nats::{NatsServers, NatsSetup};
+pub use nats::{NatsServers, NatsSetup, nats_program};
 #[cfg(feature = "pgsql")]
 pub use postgres_server::PostgresServer;
 pub use program::{Program, await_exit, free_address};

@@ -143,13 +143,7 @@ impl NatsServers {
     }
 
     fn spawn(&self, index: usize) -> ServerProcess {
-        let program = program();
-        assert!(
-            program.exists(),
-            "{} is missing: `cargo xtask test` puts it there, and `cargo xtask nats-server` does \
-             only that",
-            program.display()
-        );
+        let program = nats_program();
         let output = File::create(self.folder.path().join(format!("n{index}.out"))).unwrap();
         let configuration = self.folder.path().join(format!("n{index}.conf"));
         let mut command = attached(&[], &program);
@@ -242,11 +236,17 @@ impl Drop for NatsServers {
     }
 }
 
-/// The server's program: tests are in `TARGET/debug/deps`, programs in `TARGET/release`.
-fn program() -> PathBuf {
+/// The server's program, which is there: tests are in `TARGET/debug/deps`, programs in `TARGET/release`.
+#[track_caller]
+pub fn nats_program() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let mut places = exe.ancestors().skip(1).take(3).map(|folder| folder.join(PROGRAM));
-    places.find(|program| program.exists()).unwrap_or_else(|| PROGRAM.into())
+    places.find(|program| program.exists()).unwrap_or_else(|| {
+        panic!(
+            "{PROGRAM} is missing: `cargo xtask test` puts it there, and `cargo xtask nats-server` \
+             does only that"
+        )
+    })
 }
 
 /// What JetStream answers a client that needs no login.

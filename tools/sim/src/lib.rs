@@ -2,8 +2,9 @@
 //!
 //! [`model`] says what has to happen, [`workload`] makes up commands, [`direct`] gives them to the
 //! core alone and compares after every command, [`run`] gives them to the whole engine over a log
-//! on a disk that crashes, [`nodes`] has several engines on one shared log, [`log_alone`] tests only the log. Everything comes out of one seed: the
-//! same seed is the same run.
+//! on a disk that crashes, [`nodes`] has several engines on one shared log, [`log_alone`] tests only
+//! the log. Everything comes out of one seed: the same seed is the same run. [`placement`] is apart:
+//! arithmetic for a plan of shards.
 
 pub mod counts;
 mod defaults;
@@ -12,5 +13,6 @@ pub mod faults;
 pub mod log_alone;
 pub mod model;
 pub mod nodes;
+pub mod placement;
 pub mod run;
 pub mod workload;

@@ -3,18 +3,22 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use parking_lot::Mutex;
 use spindle_sim::counts::Counts;
 use spindle_sim::direct::Direct;
 use spindle_sim::faults::{FaultName, Planted};
+use spindle_sim::placement::failover::TakingOver;
+use spindle_sim::placement::report::{Report, Size};
 use spindle_sim::run::{COMMANDS_MIN, Run};
 use spindle_sim::workload::Profile;
 
 /// Simulates the server: core, engine and log, with crashes, judged by a model.
 #[derive(Parser)]
-#[command(name = "spindle-sim")]
+#[command(name = "spindle-sim", args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Runs this seed only.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
@@ -41,8 +45,63 @@ struct Arguments {
     nodes: bool,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Reckons how shards, which are not built, would spread over nodes, and what follows when one dies.
+    Placement(Placement),
+}
+
+#[derive(Args)]
+struct Placement {
+    /// How many shards.
+    #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    shards: u64,
+    /// How many nodes.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    nodes: u64,
+    /// How many nodes have each shard in memory, its leader among them.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=9))]
+    replicas: u32,
+    /// How many waiting jobs there are in all.
+    #[arg(long, default_value_t = 1_000_000_000)]
+    jobs: u64,
+    /// What a waiting job takes in memory: docs/benchmarks.md has it for ten million.
+    #[arg(long, default_value_t = 119)]
+    job_bytes: u32,
+    /// How long the append of an epoch record takes.
+    #[arg(long, default_value_t = 10)]
+    append_ms: u32,
+    /// How many shards a node takes over at a time.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    at_a_time: u32,
+    /// How many placements to look at.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+}
+
+impl Placement {
+    fn size(&self) -> Size {
+        Size {
+            shards: self.shards,
+            nodes: self.nodes,
+            replicas: self.replicas as usize,
+            jobs: self.jobs,
+            job_bytes: self.job_bytes.into(),
+            taking_over: TakingOver {
+                append_ms: self.append_ms.into(),
+                at_a_time: self.at_a_time as usize,
+            },
+            seeds: self.seeds,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Command::Placement(placement)) = &arguments.command {
+        print!("{}", Report::of(placement.size()));
+        return ExitCode::SUCCESS;
+    }
     let (from, count) = match arguments.seed {
         Some(seed) => (seed, 1),
         None => (arguments.from, arguments.seeds),

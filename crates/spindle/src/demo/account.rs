@@ -15,7 +15,13 @@ struct Entry {
 
 /// The jobs of one route, by their numbers.
 #[derive(Debug)]
-pub struct Account(Vec<Entry>);
+pub struct Account {
+    /// The number of the first job.
+    first: usize,
+    /// How many have been given to the submitter.
+    begun: usize,
+    entries: Vec<Entry>,
+}
 
 /// What an account comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,10 +34,32 @@ pub struct Sums {
     pub lost: usize,
 }
 
+impl Sums {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        let Self { jobs, again, lost } = other;
+        Self { jobs: self.jobs + jobs, again: self.again + again, lost: self.lost + lost }
+    }
+}
+
 impl Account {
-    /// Of so many jobs, none of them submitted.
-    pub fn new(jobs: usize) -> Self {
-        Self(vec![Entry::default(); jobs])
+    /// Of so many jobs with numbers from `first` on, none of them submitted.
+    pub fn new(first: usize, jobs: usize) -> Self {
+        Self { first, begun: 0, entries: vec![Entry::default(); jobs] }
+    }
+
+    /// How many jobs there are to be.
+    pub fn jobs(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The number of the job to submit next, if there is one.
+    pub fn next(&mut self) -> Option<usize> {
+        let number = self.first + self.begun;
+        (self.begun < self.entries.len()).then(|| {
+            self.begun += 1;
+            number
+        })
     }
 
     /// The server has answered that it has the job, under this name.
@@ -56,20 +84,21 @@ impl Account {
 
     /// All that the server has accepted: number and name.
     pub fn names(&self) -> Vec<(usize, String)> {
-        let named = self.0.iter().enumerate();
+        let named = (self.first..).zip(&self.entries);
         named.filter_map(|(number, entry)| Some((number, entry.name.clone()?))).collect()
     }
 
     /// How many are accepted, and of how many a worker has reported the end.
     pub fn progress(&self) -> (usize, usize) {
-        let count = |is_so: fn(&Entry) -> bool| self.0.iter().filter(|entry| is_so(entry)).count();
+        let count =
+            |is_so: fn(&Entry) -> bool| self.entries.iter().filter(|entry| is_so(entry)).count();
         (count(|entry| entry.name.is_some()), count(|entry| entry.is_worked))
     }
 
     /// What it comes to, once the server was asked for each.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
-        for entry in self.0.iter().filter(|entry| entry.name.is_some()) {
+        for entry in self.entries.iter().filter(|entry| entry.name.is_some()) {
             sums.jobs += 1;
             sums.again += usize::from(entry.handed_out > 1);
             sums.lost += usize::from(entry.handed_out == 0 || !entry.is_done);
@@ -79,7 +108,8 @@ impl Account {
 
     /// What comes back from a server may be of another run.
     fn change(&mut self, number: usize, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.0.get_mut(number) {
+        let place = number.checked_sub(self.first);
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
             change(entry);
         }
     }
@@ -91,8 +121,8 @@ mod tests {
 
     /// Four jobs that came to their end.
     fn sound() -> Account {
-        let mut account = Account::new(4);
-        for number in 0..4 {
+        let mut account = Account::new(10, 4);
+        while let Some(number) = account.next() {
             account.accepted(number, format!("{number}"));
             account.handed_out(number);
             account.worked(number);
@@ -110,25 +140,28 @@ mod tests {
     #[test]
     fn a_job_that_the_server_does_not_have_as_done_is_lost() {
         let mut account = sound();
-        account.0[2].is_done = false;
+        account.entries[2].is_done = false;
         assert_eq!(account.sums(), Sums { jobs: 4, again: 0, lost: 1 });
     }
 
     #[test]
     fn a_job_that_no_worker_got_is_lost_whatever_the_server_says() {
         let mut account = sound();
-        account.0[1].handed_out = 0;
-        account.0[3] = Entry { name: Some("3".to_owned()), ..Entry::default() };
+        account.entries[1].handed_out = 0;
+        account.entries[3] = Entry { name: Some("13".to_owned()), ..Entry::default() };
         assert_eq!(account.sums(), Sums { jobs: 4, again: 0, lost: 2 });
     }
 
     #[test]
     fn a_job_that_was_never_accepted_is_not_lost_and_one_worked_twice_is_counted_once() {
         let mut account = sound();
-        account.0[0] = Entry { handed_out: 1, ..Entry::default() };
-        account.handed_out(1);
-        account.handed_out(1);
-        account.done(99);
+        account.entries[0] = Entry { handed_out: 1, ..Entry::default() };
+        account.handed_out(11);
+        account.handed_out(11);
+        for number in [0, 9, 14] {
+            account.handed_out(number);
+            account.done(number);
+        }
         assert_eq!(account.sums(), Sums { jobs: 3, again: 1, lost: 0 });
         assert_eq!(account.names().len(), 3);
     }

@@ -1,10 +1,11 @@
-//! The threads that submit and work, and go on after the server was killed.
+//! The threads that submit and work, and go on after a server was killed.
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle, sleep},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -12,35 +13,40 @@ use spindle_jobd_master::worker_status::TargetStatus;
 
 use super::{
     account::{Account, Sums},
-    doors::{self, Addresses, Registration, Submitter, Taken, Targets, Worker},
+    doors::{self, Addresses, Registration, Taken, Targets, Worker},
     route::{Door, ROUTES, Route},
     task::{Task, number_of},
 };
 use crate::client::{
     session::AskError,
     view::Queue,
-    web::{ApiRequest, encoded},
+    web::{ApiRequest, Http, encoded},
 };
 
 /// Between two submits of a route, so that the crash comes in the middle and a person sees it.
-const SUBMIT_PAUSE: Duration = Duration::from_millis(5);
+pub const SUBMIT_PAUSE: Duration = Duration::from_millis(5);
+/// How often a submitter looks whether there is more to submit.
+const MORE_PAUSE: Duration = Duration::from_millis(20);
 /// How long the work on a job takes.
 const WORK: Duration = Duration::from_millis(5);
 /// The pause after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
-
+/// So often it is asked for something in vain before that is an error: for a minute or longer, in which
+/// a cluster has another leader.
+const ASKED_IN_VAIN_MAX: u32 = 1_200;
 /// How often a worker looks whether its target is still paused.
 const PAUSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// What all threads share.
 pub struct Shared {
-    /// Where the server is, before and after the crash.
-    pub addresses: Addresses,
-    /// Jobs of each route.
-    jobs: usize,
+    /// Where the server is, before and after the crash, or each node of a cluster.
+    nodes: Vec<Addresses>,
+    /// Between two submits of a route.
+    pause: Duration,
     /// The accounts, in the order of [`ROUTES`].
     accounts: Vec<Mutex<Account>>,
     gate: (Mutex<Gate>, Condvar),
+    answers: Mutex<Answers>,
     /// The last error that somebody saw.
     trouble: Mutex<Option<String>>,
 }
@@ -52,6 +58,13 @@ enum Gate {
     Open,
     Closed,
     Ended,
+}
+
+/// When clients were answered.
+struct Answers {
+    last: Instant,
+    /// The longest time between two answers.
+    longest_pause: Duration,
 }
 
 /// How far all routes are.
@@ -70,12 +83,37 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Nothing is submitted yet; everybody may go.
-    pub fn new(addresses: Addresses, jobs: u32) -> Self {
-        let jobs = jobs as usize;
-        let accounts = ROUTES.iter().map(|_| Mutex::new(Account::new(jobs))).collect();
+    /// There is nothing to submit yet; everybody may go. Each route has a job every `pause`.
+    pub fn new(nodes: Vec<Addresses>, pause: Duration) -> Self {
+        let accounts = ROUTES.iter().map(|_| Mutex::new(Account::new(0, 0))).collect();
         let gate = (Mutex::new(Gate::Open), Condvar::new());
-        Self { addresses, jobs, accounts, gate, trouble: Mutex::new(None) }
+        let answers = Answers { last: Instant::now(), longest_pause: Duration::ZERO };
+        let answers = Mutex::new(answers);
+        Self { nodes, pause, accounts, gate, answers, trouble: Mutex::new(None) }
+    }
+
+    /// From now on each route has so many jobs, numbered from `first` on; the former ones are done.
+    pub fn begin(&self, first: usize, jobs: u32) {
+        for account in &self.accounts {
+            *locked(account) = Account::new(first, jobs as usize);
+        }
+    }
+
+    /// A client that asks any node, and another one when that is gone.
+    pub fn client(&self) -> AnyNode {
+        AnyNode(self.nodes.iter().map(Addresses::http).collect())
+    }
+
+    /// A client was answered.
+    pub fn answered(&self) {
+        let mut answers = locked(&self.answers);
+        let pause = answers.last.elapsed();
+        (answers.last, answers.longest_pause) = (Instant::now(), answers.longest_pause.max(pause));
+    }
+
+    /// The longest time for which nobody was answered, since this was asked before.
+    pub fn longest_pause(&self) -> Duration {
+        std::mem::take(&mut locked(&self.answers).longest_pause)
     }
 
     /// Waits until the server is there. Whether the demo goes on.
@@ -107,8 +145,11 @@ impl Shared {
 
     /// How far all routes are.
     pub fn numbers(&self) -> Numbers {
-        let mut numbers = Numbers { all: ROUTES.len() * self.jobs, ..Numbers::default() };
-        for (accepted, worked) in self.progress() {
+        let mut numbers = Numbers::default();
+        for account in &self.accounts {
+            let account = locked(account);
+            let (accepted, worked) = account.progress();
+            numbers.all += account.jobs();
             numbers.accepted += accepted;
             numbers.worked += worked;
         }
@@ -142,17 +183,15 @@ impl Crew {
         let one_at_a_time = TargetStatus { paused: false, concurrency: 1, length: 0 };
         let targets = ROUTES.iter().filter(is_target).map(|route| (route.queue, one_at_a_time));
         let targets = Targets::new(targets);
-        let (addresses, served) = (shared.addresses, targets.clone());
+        let registration = Registration { name: "demo", targets: targets.clone() };
         // It ends with the server: nobody waits for it.
-        Registration { addresses, name: "demo", targets: served }.keep(move || gate.pass_gate())?;
+        registration.keep(shared.nodes.clone(), move || gate.pass_gate())?;
         let mut threads = Vec::new();
         for (at, route) in ROUTES.iter().enumerate() {
-            let submitter = doors::submitter(route, &shared.addresses);
-            let worker = doors::worker(route, &shared.addresses);
             let (submits, works) = (Arc::clone(shared), Arc::clone(shared));
             let targets = (route.works == Door::Jobd).then(|| targets.clone());
-            threads.push(spawn(move || submit_all(&submits, at, route, submitter))?);
-            threads.push(spawn(move || work(&works, at, route, worker, targets.as_ref()))?);
+            threads.push(spawn(move || submit_all(&submits, at, route))?);
+            threads.push(spawn(move || work(&works, at, route, targets.as_ref()))?);
         }
         Ok(Self(threads))
     }
@@ -170,44 +209,75 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("demo".to_owned()).spawn(body)
 }
 
-fn submit_all(shared: &Shared, at: usize, route: &Route, mut submitter: Box<dyn Submitter>) {
-    for number in 0..shared.jobs {
+/// Submits the jobs of a route, each until it is accepted.
+fn submit_all(shared: &Shared, at: usize, route: &Route) {
+    let mut nodes = shared.nodes.iter().cycle().skip(at);
+    let Some(mut submitter) = nodes.next().map(|node| doors::submitter(route, node)) else {
+        return;
+    };
+    while shared.pass_gate() {
+        let Some(number) = change(shared, at, Account::next).flatten() else {
+            sleep(MORE_PAUSE);
+            continue;
+        };
         let task = Task::of(route, number);
-        loop {
-            if !shared.pass_gate() {
-                return;
-            }
+        while shared.pass_gate() {
             match submitter.submit(&task) {
                 Ok(name) => {
+                    shared.answered();
                     change(shared, at, |account| account.accepted(number, name));
                     break;
                 }
-                Err(error) => shared.note(route, &error),
+                Err(error) => {
+                    shared.note(route, &error);
+                    let node = nodes.next().filter(|_| !error.is_answer());
+                    node.into_iter().for_each(|node| submitter.move_to(node));
+                }
             }
         }
-        sleep(SUBMIT_PAUSE);
+        sleep(shared.pause);
+    }
+}
+
+/// Who works a route, and the nodes it goes to when it loses its connection.
+struct Working<'a> {
+    worker: Box<dyn Worker>,
+    nodes: &'a mut dyn Iterator<Item = &'a Addresses>,
+}
+
+impl Working<'_> {
+    /// What its worker answers, who goes to the next node when it had no answer.
+    fn ask<T>(
+        &mut self,
+        asks: impl FnOnce(&mut dyn Worker) -> Result<T, AskError>,
+    ) -> Result<T, AskError> {
+        let answer = asks(&mut *self.worker);
+        if answer.as_ref().err().is_some_and(|error| !error.is_answer())
+            && let Some(node) = self.nodes.next()
+        {
+            self.worker.move_to(node);
+        }
+        answer
     }
 }
 
 /// Works the jobs of a route. `targets` are those of the jobd worker, where it is that.
-fn work(
-    shared: &Shared,
-    at: usize,
-    route: &Route,
-    mut worker: Box<dyn Worker>,
-    targets: Option<&Targets>,
-) {
+fn work(shared: &Shared, at: usize, route: &Route, targets: Option<&Targets>) {
+    let mut nodes = shared.nodes.iter().cycle().skip(at + 1);
+    let Some(worker) = nodes.next().map(|node| doors::worker(route, node)) else { return };
+    let mut working = Working { worker, nodes: &mut nodes };
     let run = |length| targets.into_iter().for_each(|targets| targets.run(route.queue, length));
     while shared.pass_gate() {
         if targets.is_some_and(|targets| targets.is_paused(route.queue)) {
             sleep(PAUSED_PAUSE);
             continue;
         }
-        match worker.take() {
+        match working.ask(|worker| worker.take()) {
             Ok(None) => {}
             Ok(Some(taken)) => {
+                shared.answered();
                 run(1);
-                run_one(shared, at, route, &mut *worker, &taken);
+                run_one(shared, at, route, &mut working, &taken);
                 run(0);
             }
             Err(error) => shared.note(route, &error),
@@ -216,7 +286,7 @@ fn work(
 }
 
 /// Works one job, and reports its end. A server that was killed meanwhile may still know the lease.
-fn run_one(shared: &Shared, at: usize, route: &Route, worker: &mut dyn Worker, taken: &Taken) {
+fn run_one(shared: &Shared, at: usize, route: &Route, working: &mut Working<'_>, taken: &Taken) {
     let Some(number) = number_of(route, &taken.payload) else {
         let error = AskError::Strange(format!("job {} is not what was submitted", taken.claim));
         return shared.note(route, &error);
@@ -224,8 +294,11 @@ fn run_one(shared: &Shared, at: usize, route: &Route, worker: &mut dyn Worker, t
     change(shared, at, |account| account.handed_out(number));
     sleep(WORK);
     while shared.pass_gate() {
-        match worker.finish(taken) {
-            Ok(()) => return change(shared, at, |account| account.worked(number)),
+        match working.ask(|worker| worker.finish(taken)) {
+            Ok(()) => {
+                change(shared, at, |account| account.worked(number));
+                return;
+            }
             Err(error) => {
                 shared.note(route, &error);
                 if !error.may_pass() {
@@ -236,23 +309,49 @@ fn run_one(shared: &Shared, at: usize, route: &Route, worker: &mut dyn Worker, t
     }
 }
 
-fn change(shared: &Shared, at: usize, change: impl FnOnce(&mut Account)) {
-    if let Some(account) = shared.accounts.get(at) {
-        change(&mut locked(account));
-    }
+/// Changes the account of a route, if there is one.
+fn change<T>(shared: &Shared, at: usize, change: impl FnOnce(&mut Account) -> T) -> Option<T> {
+    shared.accounts.get(at).map(|account| change(&mut locked(account)))
 }
 
-/// Whether no route has an unfinished job.
-pub fn is_drained(shared: &Shared) -> bool {
-    let mut unfinished = 0;
-    let asked = shared.addresses.http().for_each("/api/v1/queues", "queues", |queue: Queue| {
-        let is_ours = ROUTES.iter().any(|route| queue.queue_name().bytes() == route.queue);
-        let count = |(status, count)| if ["done", "dead"].contains(&status) { 0 } else { count };
-        if is_ours {
-            unfinished += queue.jobs.by_status().map(count).iter().sum::<u64>();
+/// A client that asks any node, and stays with one that answers.
+pub struct AnyNode(VecDeque<Http>);
+
+impl AnyNode {
+    /// Asks until somebody answers, or all that is to be waited for has gone by.
+    pub fn ask<T>(
+        &mut self,
+        mut asks: impl FnMut(&Http) -> Result<T, AskError>,
+    ) -> Result<T, AskError> {
+        let mut in_vain = 0;
+        loop {
+            let Some(node) = self.0.front() else { return Err(AskError::NotFound) };
+            match asks(node) {
+                Err(error) if error.may_pass() && in_vain < ASKED_IN_VAIN_MAX => {
+                    self.0.rotate_left(1);
+                    in_vain += 1;
+                    sleep(ERROR_PAUSE);
+                }
+                answer => return answer,
+            }
         }
-    });
-    asked.is_ok() && unfinished == 0
+    }
+
+    /// How many jobs of the routes have not ended.
+    pub fn unfinished(&mut self) -> Result<u64, AskError> {
+        self.ask(|node| {
+            let mut unfinished = 0;
+            node.for_each("/api/v1/queues", "queues", |queue: Queue| {
+                let is_ours = ROUTES.iter().any(|route| queue.queue_name().bytes() == route.queue);
+                let ended = ["done", "dead"];
+                let count = |(status, count)| if ended.contains(&status) { 0 } else { count };
+                if is_ours {
+                    unfinished += queue.jobs.by_status().map(count).iter().sum::<u64>();
+                }
+            })?;
+            Ok(unfinished)
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -261,19 +360,20 @@ struct Shown {
 }
 
 /// Asks the server for each job that it has accepted, and adds up.
-pub fn audit(shared: &Shared) -> Vec<(Route, Sums)> {
-    let http = shared.addresses.http();
+pub fn audit(shared: &Shared) -> Result<Vec<(Route, Sums)>, AskError> {
+    let mut client = shared.client();
     let each = ROUTES.iter().zip(&shared.accounts).map(|(route, account)| {
         let mut account = locked(account);
         for (number, name) in account.names() {
             let path = format!("/api/v1/jobs/{}", encoded(&name));
-            // One that it does not know is lost, whatever its answer is.
-            let shown = http.ask::<Shown>(ApiRequest::get(&path));
-            if shown.is_ok_and(|job| job.status == "done") {
-                account.done(number);
+            match client.ask(|node| node.ask::<Shown>(ApiRequest::get(&path))) {
+                Ok(job) if job.status == "done" => account.done(number),
+                Err(error) if error.may_pass() => return Err(error),
+                // One that it does not know is lost, whatever its answer is.
+                Ok(_) | Err(_) => {}
             }
         }
-        (*route, account.sums())
+        Ok((*route, account.sums()))
     });
     each.collect()
 }

@@ -18,6 +18,8 @@
 //! - `crew`: the threads, which go on after the server was killed
 //! - `account`: what became of each job; a job that the server accepted and nobody finished is lost
 //! - `place`: the server as a process, its folder, its ports
+//! - `process`: a child process that ends with the demo, and free ports
+//! - `cluster`: the same jobs on three nodes, of which the one that leads is killed
 //! - `past`: the hour before, for the charts
 //! - `business`: queues as a company has them, from a seed: what the pages show afterwards
 //! - `show`: progress and the table
@@ -27,17 +29,18 @@
 
 mod account;
 mod business;
+mod cluster;
 mod crew;
 mod doors;
 mod past;
 mod place;
+mod process;
 mod route;
 mod show;
 mod task;
 
 use std::{
     io::{self, BufRead, Write},
-    process,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -48,8 +51,9 @@ use std::{
 
 use anyhow::Context;
 
+pub use self::process::attached;
 use self::{
-    crew::{Crew, Numbers, Shared},
+    crew::{Crew, Numbers, SUBMIT_PAUSE, Shared},
     place::Stage,
     show::Screen,
 };
@@ -62,15 +66,28 @@ const IDLE_LOOKS_MAX: u32 = 2_400;
 
 /// Runs the demo. The exit code says whether a job was lost.
 pub fn demo(args: &DemoArgs) -> anyhow::Result<Code> {
-    let (stage, asked) = (Stage::default(), Arc::<AtomicBool>::default());
-    clear_when_asked(&stage, &asked).context("cannot watch for signals")?;
-    let outcome = perform(args, &stage);
+    if args.cluster {
+        return cluster::demo(args);
+    }
+    let stage = Stage::default();
+    let closed = stage.clone();
+    to_its_end(move || closed.close(), || perform(args, &stage))
+}
+
+/// Performs, and calls `close`, which ends all servers and removes their folder: at the end, after an
+/// error too, or when a signal wants the end.
+fn to_its_end(
+    close: impl Fn() + Clone + Send + 'static,
+    perform: impl FnOnce() -> anyhow::Result<Code>,
+) -> anyhow::Result<Code> {
+    let asked = Arc::<AtomicBool>::default();
+    close_when_asked(&close, &asked).context("cannot watch for signals")?;
+    let outcome = perform();
     while asked.load(Ordering::SeqCst) {
-        // A signal took the server away. Its thread ends the program, with the code that says so.
+        // A signal took the servers away. Its thread ends the program, with the code that says so.
         thread::park();
     }
-    // Also after an error: whoever watches for signals has the stage, too, so nothing drops it.
-    stage.close();
+    close();
     outcome
 }
 
@@ -79,8 +96,10 @@ fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
     screen.line("an hour of jobs is made up first, for the charts".to_owned());
     let http = stage.open().context("cannot start a server")?;
     screen.line(format!("a server runs on ports and in a folder of its own: http://{http}/"));
-    let shared = Arc::new(Shared::new(stage.addresses()?, args.jobs));
-    doors::prepare(&shared.addresses).context("cannot set its queues")?;
+    let addresses = stage.addresses()?;
+    let shared = Arc::new(Shared::new(vec![addresses], SUBMIT_PAUSE));
+    shared.begin(0, args.jobs);
+    doors::prepare(&addresses.http()).context("cannot set its queues")?;
     let crew = Crew::start(&shared).context("cannot start threads")?;
     let outcome = run(stage, &shared, &screen);
     shared.stop();
@@ -88,9 +107,9 @@ fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
     // Without a server nobody would come to an end soon.
     outcome?;
     crew.join();
-    let rows = crew::audit(&shared);
+    let rows = crew::audit(&shared).context("the server does not say what it has done")?;
     screen.line("now the queues get what a company has in them, for the pages".to_owned());
-    business::furnish(&shared.addresses).context("cannot fill the queues")?;
+    business::furnish(&addresses).context("cannot fill the queues")?;
     let lost = show::print_table(&rows, &mut io::stdout().lock())?;
     if !args.once {
         await_enter(&format!("http://{http}/"))?;
@@ -101,6 +120,7 @@ fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
 /// Watches the jobs to their end, and kills the server when half of them are accepted.
 fn run(stage: &Stage, shared: &Shared, screen: &Screen) -> anyhow::Result<()> {
     let (mut idle, mut before, mut was_killed) = (0, Numbers::default(), false);
+    let mut client = shared.client();
     loop {
         sleep(LOOK);
         let now = shared.numbers();
@@ -109,7 +129,8 @@ fn run(stage: &Stage, shared: &Shared, screen: &Screen) -> anyhow::Result<()> {
             was_killed = true;
             kill(stage, shared, screen, now)?;
         }
-        if was_killed && now.accepted == now.all && crew::is_drained(shared) {
+        let is_drained = |left| left == 0;
+        if was_killed && now.accepted == now.all && client.unfinished().is_ok_and(is_drained) {
             return Ok(());
         }
         idle = if now == before { idle + 1 } else { 0 };
@@ -138,17 +159,20 @@ fn kill(stage: &Stage, shared: &Shared, screen: &Screen, now: Numbers) -> anyhow
     Ok(())
 }
 
-/// Signals that end programs, and a terminal that goes, end the server and remove the folder too.
-fn clear_when_asked(stage: &Stage, asked: &Arc<AtomicBool>) -> io::Result<()> {
-    let clear = |stage: &Stage, asked: &Arc<AtomicBool>| {
-        let (stage, asked) = (stage.clone(), asked.clone());
+/// Signals that end programs, and a terminal that goes, end the servers and remove the folder too.
+fn close_when_asked(
+    close: &(impl Fn() + Clone + Send + 'static),
+    asked: &Arc<AtomicBool>,
+) -> io::Result<()> {
+    let end = || {
+        let (close, asked) = (close.clone(), asked.clone());
         move |code: i32| -> ! {
             asked.store(true, Ordering::SeqCst);
-            stage.close();
-            process::exit(code);
+            close();
+            std::process::exit(code);
         }
     };
-    let (of_first, of_hangup) = (clear(stage, asked), clear(stage, asked));
+    let (of_first, of_hangup) = (end(), end());
     signals::on_hangup(move || of_hangup(Code::Error as i32))?;
     signals::watch(move |ending| of_first(ending.code()), |_| {})
 }

@@ -30,6 +30,11 @@ impl Screen {
         Self { all, bars }
     }
 
+    /// Without bars.
+    pub fn of_lines() -> Self {
+        Self { all: MultiProgress::new(), bars: Vec::new() }
+    }
+
     /// A line for people, above the bars.
     pub fn line(&self, text: String) {
         // Nobody is left to read it when this fails.
@@ -55,10 +60,11 @@ pub fn print_table(rows: &[(Route, Sums)], out: &mut impl Write) -> io::Result<u
     let mut table = Rows::new(&["door in", "door out", "queue", "jobs", "again", "lost"]);
     let mut all = Sums::default();
     let count = |count: usize| grouped(count as u64);
-    for (route, Sums { jobs, again, lost }) in rows {
+    for (route, sums) in rows {
+        let Sums { jobs, again, lost } = sums;
         let doors = [route.submits.to_string(), route.works.to_string(), route.queue.to_owned()];
         table.add(doors.into_iter().chain([count(*jobs), count(*again), count(*lost)]));
-        all = Sums { jobs: all.jobs + jobs, again: all.again + again, lost: all.lost + lost };
+        all = all.plus(*sums);
     }
     let all_doors = ["all", "", ""].map(str::to_owned);
     table.add(all_doors.into_iter().chain([count(all.jobs), count(all.again), count(all.lost)]));

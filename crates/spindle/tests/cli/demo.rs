@@ -9,7 +9,7 @@ use std::{
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use spindle_testkit::{HttpRequest, Program, Said};
+use spindle_testkit::{HttpRequest, Program, Said, wait_until};
 use tempfile::TempDir;
 
 use crate::fake_workq::{spindle, stderr, stdout};
@@ -159,4 +159,11 @@ fn an_interrupt_ends_the_server_and_removes_the_folder() {
         demo.program.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
         assert_eq!(printed, "");
     }
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_no_server() {
+    let mut demo = Demo::start(&["--jobs", "100000"]);
+    demo.program.crash();
+    wait_until("the server is gone", || TcpStream::connect(&demo.http).is_err());
 }

@@ -5,6 +5,8 @@
 
 mod accountant;
 mod changes;
+mod demo;
+mod deploy;
 mod harness;
 mod kinds;
 mod moved;

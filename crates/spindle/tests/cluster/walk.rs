@@ -1,13 +1,17 @@
 //! The page about clusters: its walk works as it is printed.
 
+use std::fmt::Write as _;
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use spindle_testkit::{free_address, wait_until};
+use serde_json::Value;
+use spindle_testkit::{free_address, nats_program, wait_until};
+use tempfile::TempDir;
 
 use crate::harness::{SPINDLE, ask, database};
 
@@ -21,68 +25,170 @@ impl Drop for Shell {
     }
 }
 
-/// The scripts of the part about three nodes on one machine, and the one before it.
-fn scripts() -> Vec<String> {
+fn page() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md");
-    let page = fs::read_to_string(page).unwrap();
-    let (_, part) = page.split_once("\n## Setting it up\n").unwrap();
-    let (part, _) = part.split_once("\n### Three nodes on three machines\n").unwrap();
+    fs::read_to_string(page).unwrap()
+}
+
+/// The scripts between two headings.
+fn scripts(page: &str, begin: &str, end: &str) -> Vec<String> {
+    let (_, part) = page.split_once(&format!("\n{begin}\n")).unwrap();
+    let (part, _) = part.split_once(&format!("\n{end}\n")).unwrap();
     let scripts = part.split("```sh\n").skip(1);
     scripts.map(|script| script.split_once("```").unwrap().0.to_owned()).collect()
 }
 
+/// The scripts of the part about three nodes on one machine, and the one before it.
+fn of_one_machine() -> [String; 5] {
+    let scripts = scripts(&page(), "## Setting it up", "### Three nodes on three machines");
+    scripts.try_into().unwrap_or_else(|scripts| panic!("{scripts:?}"))
+}
+
+/// Addresses as the page prints them up to the number of the node or server at their end, and the name of
+/// the variables that have them here.
+const PRINTED: [(&str, &str); 5] = [
+    ("127.0.0.1:742", "HTTP"),
+    ("127.0.0.1:993", "CLUSTER"),
+    ("127.0.0.1:422", "NATS"),
+    ("127.0.0.1:822", "MONITORING"),
+    ("127.0.0.1:622", "ROUTE"),
+];
+
+/// Where scripts of the page are run, with addresses of its own instead of the printed ones.
+struct Reader {
+    folder: TempDir,
+    setup: String,
+    http: Vec<String>,
+    /// Others, in the place of this one.
+    replaced: Vec<(&'static str, String)>,
+}
+
+impl Reader {
+    fn new(replaced: Vec<(&'static str, String)>) -> Reader {
+        let (mut setup, mut http) = (String::new(), Vec::new());
+        for (_, name) in PRINTED {
+            for n in 1..=3 {
+                let address = free_address();
+                writeln!(setup, "{name}_{n}={address}").unwrap();
+                http.extend((name == "HTTP").then_some(address));
+            }
+        }
+        Reader { folder: tempfile::tempdir().unwrap(), setup, http, replaced }
+    }
+
+    /// A shell that runs a script.
+    fn run(&self, script: &str) -> Command {
+        let mut script = script.to_owned();
+        for (printed, here) in &self.replaced {
+            script = script.replace(printed, here);
+        }
+        for (printed, name) in PRINTED {
+            for variable in ["node", "n"] {
+                let here = format!("$(eval echo \\${name}_${variable})");
+                // The longer name first.
+                script = script.replace(&format!("{printed}${variable}"), &here);
+            }
+            for n in 1..=3 {
+                script = script.replace(&format!("{printed}{n}"), &format!("${name}_{n}"));
+            }
+        }
+        let program = |path: &Path| path.parent().unwrap().display().to_string();
+        let own = [program(Path::new(SPINDLE)), program(&nats_program())].join(":");
+        let path = format!("{own}:{}", std::env::var("PATH").unwrap());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("{}{script}", self.setup)]).current_dir(self.folder.path());
+        shell.env("PATH", &path).env("HOME", "/").process_group(0);
+        shell
+    }
+
+    /// Runs a script that leaves something running behind it.
+    fn begin(&self, script: &str) -> Shell {
+        Shell(self.run(script).spawn().unwrap())
+    }
+
+    /// What a script prints, which succeeds.
+    #[track_caller]
+    fn prints(&self, script: &str) -> String {
+        let output = self.run(script).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{script}: {said}{output:?}");
+        said
+    }
+
+    fn await_leader(&self) {
+        let leads = |http: &String| {
+            ask(http, "GET /readyz", &Value::Null)
+                .is_some_and(|(status, body)| status == 200 && body["status"] == "ok")
+        };
+        wait_until("one leads", || self.http.iter().any(leads));
+    }
+
+    /// Looks, kills the leader and ends, as the page says.
+    fn go_on(&self, [look, kill, end]: [&str; 3]) {
+        self.await_leader();
+        let said = self.prints(look);
+        assert!(said.contains("node-1") && said.contains("leader"), "{said}");
+        assert!(said.contains("mail"), "{said}");
+        let said = self.prints(kill);
+        assert!(said.contains("mail"), "{said}");
+        self.await_leader();
+        self.prints(end);
+        wait_until("all have ended", || {
+            self.http.iter().all(|http| TcpStream::connect(http).is_err())
+        });
+    }
+}
+
 #[test]
 fn three_nodes_on_one_machine_are_set_up_as_the_page_says() {
-    let scripts = scripts();
-    let [database_script, begin, look, kill] = &scripts[..] else { panic!("{scripts:?}") };
+    let [database_script, begin, look, kill, end] = of_one_machine();
     let server = database();
     // The test's server knows a role of this name already, which may do all.
     server.sql("CREATE ROLE admin SUPERUSER LOGIN");
     server.sql_as("admin", "ALTER ROLE spindle RENAME TO former");
     let statements = database_script.split('"').skip(1).step_by(2);
     statements.for_each(|statement| drop(server.sql_as("admin", statement)));
+    let reader = Reader::new(vec![("127.0.0.1:5432", server.address().to_owned())]);
+    let _nodes = reader.begin(&begin);
+    reader.go_on([&look, &kill, &end]);
+}
 
-    let folder = tempfile::tempdir().unwrap();
-    let nodes: [(String, String); 3] = std::array::from_fn(|_| (free_address(), free_address()));
-    let mut setup = String::new();
-    for (n, (http, cluster)) in nodes.iter().enumerate() {
-        setup += &format!("HTTP_{0}={http} CLUSTER_{0}={cluster}\n", n + 1);
-    }
-    let at_home = |script: &str| {
-        let mut script = script.replace("127.0.0.1:5432", server.address());
-        for (printed, name) in [("127.0.0.1:742", "HTTP"), ("127.0.0.1:993", "CLUSTER")] {
-            let variable = format!("$(eval echo \\${name}_$node)");
-            script = script.replace(&format!("{printed}$node"), &variable);
-            for n in 1..=3 {
-                script = script.replace(&format!("{printed}{n}"), &format!("${name}_{n}"));
+#[test]
+fn three_nodes_on_one_machine_are_set_up_on_nats_as_the_page_says() {
+    let [_, _, look, kill, end] = of_one_machine();
+    let on_nats = scripts(&page(), "### NATS on one machine", "## Who leads");
+    let [servers, begin] = &on_nats[..] else { panic!("{on_nats:?}") };
+    let reader = Reader::new(Vec::new());
+    let _servers = reader.begin(servers);
+    let is_well = "for n in 1 2 3; do curl --fail --silent http://127.0.0.1:822$n/healthz; done";
+    wait_until("the servers have found each other", || {
+        reader.run(is_well).output().unwrap().status.success()
+    });
+    let _nodes = reader.begin(begin);
+    reader.go_on([&look, &kill, &end]);
+}
+
+#[test]
+fn the_demo_of_a_cluster_says_what_the_page_says() {
+    let page = page();
+    let (_, part) = page.split_once("\n```console\n").unwrap();
+    let (example, _) = part.split_once("```").unwrap();
+    let (command, said) = example.split_once('\n').unwrap();
+    let reader = Reader::new(Vec::new());
+    let output = reader.run(command.strip_prefix("$ ").unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    // What differs from run to run is not compared, nor is what comes in between when it takes long.
+    let mut lines = told.lines();
+    for wanted in said.lines() {
+        let parts: Vec<&str> = wanted.split('…').collect();
+        let fits = |line: &str| {
+            let mut rest = Some(line);
+            for part in &parts {
+                rest = rest.and_then(|rest| rest.find(part).map(|at| &rest[at + part.len()..]));
             }
-        }
-        script
-    };
-    let program = Path::new(SPINDLE).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let run = |script: &str| {
-        let script = format!("{setup}{}", at_home(script));
-        let mut shell = Command::new("bash");
-        shell.args(["-c", &script]).current_dir(folder.path()).env("PATH", &path).env("HOME", "/");
-        shell
-    };
-    let mut begun = run(begin);
-    let _shell = Shell(begun.process_group(0).spawn().unwrap());
-    let is_led = || {
-        let leads = |(http, _): &(String, String)| {
-            ask(http, "GET /readyz", &serde_json::Value::Null)
-                .is_some_and(|(status, body)| status == 200 && body["status"] == "ok")
+            rest.is_some()
         };
-        nodes.iter().any(leads)
-    };
-    wait_until("one leads", is_led);
-    let output = run(look).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("node-1") && said.contains("leader") && said.contains("mail"), "{said}");
-    let output = run(kill).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("mail"), "{said}: {output:?}");
-    wait_until("another one leads", is_led);
+        assert!(lines.any(fits), "{wanted:?} does not come, or not in its place: {told}");
+    }
 }

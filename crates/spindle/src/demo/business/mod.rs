@@ -67,7 +67,7 @@ fn register(addresses: &Addresses) -> Result<(), AskError> {
             (target, TargetStatus { paused, concurrency, length })
         });
         let targets = Targets::new(targets);
-        Registration { addresses: *addresses, name, targets }.begin()?;
+        Registration { name, targets }.begin(*addresses)?;
     }
     Ok(())
 }

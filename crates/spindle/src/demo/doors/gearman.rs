@@ -11,7 +11,7 @@ use spindle_gearman::{
     wire::{GrabKind, Priority, Request, Response, Submit, SubmitKind},
 };
 
-use super::{Submitter, TAKE_WAIT, Taken, Task, Worker};
+use super::{Addresses, Submitter, TAKE_WAIT, Taken, Task, Worker};
 use crate::{client::session::AskError, demo::task::TTR_MS};
 
 /// No packet of the demo is nearly as long.
@@ -26,6 +26,10 @@ struct Reopened {
 }
 
 impl Reopened {
+    fn move_to(&mut self, node: &Addresses) {
+        *self = Self { address: node.gearman, connection: None };
+    }
+
     /// Talks; after an error the connection is of no further use.
     fn talk<T>(
         &mut self,
@@ -76,6 +80,10 @@ impl Submitter for GearmanSubmitter {
                 other => Err(unexpected(&other)),
             }
         })
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.0.move_to(node);
     }
 }
 
@@ -131,6 +139,10 @@ impl Worker for GearmanWorker {
         let handle = Bytes::from(taken.claim.clone());
         let result = Bytes::from_static(b"done");
         self.talk(|connection| connection.send(&Request::WorkComplete { handle, result }))
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.connection.move_to(node);
     }
 }
 

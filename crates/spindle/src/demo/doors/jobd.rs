@@ -100,4 +100,8 @@ impl Submitter for JobdSubmitter {
         runtime.block_on(self.run_manual(id, task.queue))?;
         Ok(id.to_string())
     }
+
+    fn move_to(&mut self, node: &Addresses) {
+        (self.addresses, self.http) = (*node, node.http());
+    }
 }

@@ -83,8 +83,6 @@ impl Targets {
 
 /// A jobd worker at the master. It ends with its connection.
 pub struct Registration {
-    /// Where the master is, and the server whose jobs it releases.
-    pub addresses: Addresses,
     /// Its name.
     pub name: &'static str,
     /// What it serves.
@@ -93,42 +91,47 @@ pub struct Registration {
 
 impl Registration {
     /// Registers and answers the master until the connection ends. `registered` is called in between.
-    pub fn serve(&self, registered: impl FnOnce()) -> io::Result<()> {
+    fn serve(&self, node: Addresses, registered: impl FnOnce()) -> io::Result<()> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let served = runtime.block_on(self.serve_once(registered));
+        let served = runtime.block_on(self.serve_once(node, registered));
         // Waits for the ends of jobs are given up: the thread does not stay for them.
         runtime.shutdown_background();
         served
     }
 
-    /// Does that on a thread of its own, again and again as long as `goes_on` says so.
-    pub fn keep(self, goes_on: impl Fn() -> bool + Send + 'static) -> io::Result<JoinHandle<()>> {
+    /// Registers and answers on a thread of its own, again and again as long as `goes_on` says so, at
+    /// one node after the other; their master is the leader's.
+    pub fn keep(
+        self,
+        nodes: Vec<Addresses>,
+        goes_on: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
         spawn(move || {
-            while goes_on() {
+            for node in nodes.iter().cycle().copied().take_while(|_| goes_on()) {
                 // Why it ended is no matter: the server was killed, or is about to be.
-                let _ = self.serve(|| ());
+                let _ = self.serve(node, || ());
                 thread::sleep(AGAIN);
             }
         })
     }
 
     /// Does it once, on a thread of its own, and returns when it is registered.
-    pub fn begin(self) -> io::Result<()> {
+    pub fn begin(self, server: Addresses) -> io::Result<()> {
         let (sender, outcome) = mpsc::channel();
         spawn(move || {
             let registered = sender.clone();
-            let ended = self.serve(move || drop(registered.send(Ok(()))));
+            let ended = self.serve(server, move || drop(registered.send(Ok(()))));
             // After the first message nobody receives any more.
             let _ = sender.send(ended);
         })?;
         outcome.recv().map_err(io::Error::other)?
     }
 
-    async fn serve_once(&self, registered: impl FnOnce()) -> io::Result<()> {
-        let (link, connection) = connect(self.addresses.jobd_master).await?;
-        let (addresses, targets) = (self.addresses, self.targets.clone());
+    async fn serve_once(&self, node: Addresses, registered: impl FnOnce()) -> io::Result<()> {
+        let (link, connection) = connect(node.jobd_master).await?;
+        let targets = self.targets.clone();
         let reading = tokio::spawn(connection.run(move |request, responder| {
-            answer(addresses, &targets, &request, responder);
+            answer(node, &targets, &request, responder);
         }));
         let who = raw(&json!({ "targets": self.targets.names(), "name": self.name }));
         let answered = link.request_within(REGISTER_WITHIN, "register-worker", Some(&who)).await;

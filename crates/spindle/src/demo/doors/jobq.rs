@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Submitter, Task};
+use super::{Addresses, Submitter, Task};
 use crate::client::{
     session::AskError,
     web::{ApiRequest, Http},
@@ -29,5 +29,9 @@ impl Submitter for JobqSubmitter {
         let path = format!("/api/v0/job/create?queue={}&ready=1", task.queue);
         let created: Created = self.0.ask(ApiRequest::post(&path).with(&task.payload))?;
         Ok(created.id.to_string())
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.0 = node.http();
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Submitter, TAKE_WAIT, Taken, Task, Worker};
+use super::{Addresses, Submitter, TAKE_WAIT, Taken, Task, Worker};
 use crate::{
     client::{
         session::AskError,
@@ -36,6 +36,10 @@ impl Submitter for LightJqSubmitter {
         });
         let submitted: Submitted = self.0.ask(in_json(ApiRequest::post("/job").with(&job)))?;
         Ok(submitted.job_id)
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.0 = node.http();
     }
 }
 
@@ -103,6 +107,10 @@ impl Worker for LightJqWorker {
         let done = json!({ "job_id": taken.claim, "type": "success", "result": {"done": true} });
         self.http.answer(self.signed(ApiRequest::post("/done").with(&done)))?;
         Ok(())
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.http = node.http();
     }
 }
 

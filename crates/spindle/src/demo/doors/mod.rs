@@ -15,7 +15,7 @@ mod jobq;
 mod lightjq;
 mod session;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use serde_json::json;
 use spindle_client::http::Method;
@@ -59,6 +59,18 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// The flags of `serve` for these doors.
+    pub fn flags(&self) -> impl Iterator<Item = OsString> {
+        let Self { http, workq, gearman, jobd_master } = *self;
+        let doors = [
+            ("--http", http),
+            ("--workq", workq),
+            ("--gearman", gearman),
+            ("--jobd-master", jobd_master),
+        ];
+        doors.into_iter().flat_map(|(flag, at)| [flag.into(), at.to_string().into()])
+    }
+
     /// The HTTP door's URL. Nobody needs a token there.
     pub fn base(&self) -> BaseUrl {
         BaseUrl::parse(&format!("http://{}", self.http)).expect("an address makes a URL")
@@ -85,6 +97,9 @@ pub trait Submitter: Send {
     /// Submits a job, and answers with a name of it that the native API knows. Submitting a job
     /// again whose answer was lost makes no second one where the protocol has a way to say that.
     fn submit(&mut self, task: &Task) -> Result<String, AskError>;
+
+    /// Goes on at the same door of another node of a cluster.
+    fn move_to(&mut self, node: &Addresses);
 }
 
 /// Works the jobs of one queue through one door.
@@ -94,6 +109,9 @@ pub trait Worker: Send {
 
     /// Reports a job as done.
     fn finish(&mut self, taken: &Taken) -> Result<(), AskError>;
+
+    /// Goes on at the same door of another node of a cluster, with the job that it has.
+    fn move_to(&mut self, node: &Addresses);
 }
 
 /// A job that a worker has.
@@ -107,7 +125,7 @@ pub struct Taken {
 /// Who submits the jobs of a route.
 pub fn submitter(route: &Route, addresses: &Addresses) -> Box<dyn Submitter> {
     match route.submits {
-        Door::Api | Door::Workq => Box::new(SessionSubmitter::new(addresses.server(route.submits))),
+        Door::Api | Door::Workq => Box::new(SessionSubmitter::new(addresses, route.submits)),
         Door::Gearman => Box::new(GearmanSubmitter::new(addresses.gearman)),
         Door::Jobd => Box::new(JobdSubmitter::new(*addresses)),
         Door::Jobq => Box::new(JobqSubmitter::new(addresses.http())),
@@ -121,16 +139,13 @@ pub fn worker(route: &Route, addresses: &Addresses) -> Box<dyn Worker> {
     match route.works {
         Door::Gearman => Box::new(GearmanWorker::new(addresses.gearman, route.queue)),
         Door::LightJq => Box::new(LightJqWorker::new(addresses.http(), route.queue)),
-        Door::Jobd => {
-            Box::new(SessionWorker::new(addresses.server(Door::Api), route.queue, "jobd"))
-        }
-        door => Box::new(SessionWorker::new(addresses.server(door), route.queue, "demo")),
+        Door::Jobd => Box::new(SessionWorker::new(addresses, Door::Api, route.queue, "jobd")),
+        door => Box::new(SessionWorker::new(addresses, door, route.queue, "demo")),
     }
 }
 
 /// What the routes' queues need: what a crash takes from its worker comes back soon.
-pub fn prepare(addresses: &Addresses) -> Result<(), AskError> {
-    let http = addresses.http();
+pub fn prepare(http: &Http) -> Result<(), AskError> {
     for route in &ROUTES {
         let path = format!("{}/settings", QueueName::of(route.queue).path());
         let settings = json!({ "ttr_default_ms": TTR_MS, "backoff": {"base_ms": 100} });

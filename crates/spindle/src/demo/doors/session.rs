@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Submitter, TAKE_WAIT, Taken, Task, Worker};
+use super::{Addresses, Submitter, TAKE_WAIT, Taken, Task, Worker};
 use crate::{
     cli::{IfTaken, PayloadType},
     client::{
@@ -11,7 +11,7 @@ use crate::{
         session::{AskError, Leased, NewJob, Report, Session},
         web::WebSession,
     },
-    demo::task::TTR_MS,
+    demo::{route::Door, task::TTR_MS},
     queue_name::QueueName,
 };
 
@@ -22,14 +22,19 @@ const DUPLICATE: &str = "Duplicate job";
 
 /// A session that is opened when it is needed.
 struct Reopened {
+    door: Door,
     server: Server,
     worker: &'static str,
     session: Option<Box<dyn Session>>,
 }
 
 impl Reopened {
-    fn new(server: Server, worker: &'static str) -> Self {
-        Self { server, worker, session: None }
+    fn new(node: &Addresses, door: Door, worker: &'static str) -> Self {
+        Self { door, server: node.server(door), worker, session: None }
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        *self = Self::new(node, self.door, self.worker);
     }
 
     fn open(&self) -> Result<Box<dyn Session>, AskError> {
@@ -63,8 +68,8 @@ pub struct SessionSubmitter(Reopened);
 
 impl SessionSubmitter {
     /// At this door.
-    pub fn new(server: Server) -> Self {
-        Self(Reopened::new(server, ""))
+    pub fn new(node: &Addresses, door: Door) -> Self {
+        Self(Reopened::new(node, door, ""))
     }
 }
 
@@ -95,6 +100,10 @@ impl Submitter for SessionSubmitter {
             answer => answer,
         }
     }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.0.move_to(node);
+    }
 }
 
 /// Works through the native API or Workq.
@@ -106,8 +115,9 @@ pub struct SessionWorker {
 
 impl SessionWorker {
     /// The jobs of a queue, at this door. Workq's workers have no name.
-    pub fn new(server: Server, queue: &'static str, name: &'static str) -> Self {
-        Self { session: Reopened::new(server, name), queue: QueueName::of(queue), held: None }
+    pub fn new(node: &Addresses, door: Door, queue: &'static str, name: &'static str) -> Self {
+        let session = Reopened::new(node, door, name);
+        Self { session, queue: QueueName::of(queue), held: None }
     }
 }
 
@@ -127,5 +137,9 @@ impl Worker for SessionWorker {
         let result = Bytes::from_static(br#"{"done":true}"#);
         let report = Report { success: true, result, ..Report::default() };
         self.session.ask(|session| session.finish(leased, &report))
+    }
+
+    fn move_to(&mut self, node: &Addresses) {
+        self.session.move_to(node);
     }
 }
