@@ -3,7 +3,9 @@
 //! The accountant stands outside of the server and believes only what was answered. A command whose
 //! answer did not come (the server was killed) is *open*: it may have happened or not, until the
 //! job is looked at after the restart. What that look shows is an acknowledgement as well: an
-//! answer must not be taken back by a later crash.
+//! answer must not be taken back by a later crash. Where requests may be on their way for longer than
+//! anybody waits, through a cluster, such doubts last: the look shows what has happened, and
+//! not what will never happen.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
@@ -126,6 +128,8 @@ pub struct Accountant {
     tally: Tally,
     /// Where the sweep goes on.
     swept: Job,
+    /// What was not answered may still happen after the job was looked at.
+    doubts_last: bool,
 }
 
 /// One job in so many is never swept.
@@ -134,6 +138,11 @@ const KEPT_EVERY: u64 = 16;
 const SWEEP_STEP: u64 = 64;
 
 impl Accountant {
+    /// One of a cluster, in which doubts last.
+    pub fn of_cluster() -> Self {
+        Self { doubts_last: true, ..Self::default() }
+    }
+
     fn tick(&mut self) -> u64 {
         self.order += 1;
         self.order
@@ -285,9 +294,9 @@ impl Accountant {
         found
     }
 
-    /// Jobs that are neither finished nor gone, as far as is known.
+    /// Jobs that are known to be there, and neither finished nor gone, as far as is known.
     pub fn unfinished(&self) -> Vec<Job> {
-        let unfinished = |a: &Account| matches!(a.fate, Fate::Unfinished);
+        let unfinished = |a: &Account| a.known && matches!(a.fate, Fate::Unfinished);
         self.accounts.iter().filter(|(_, a)| unfinished(a)).map(|(job, _)| *job).collect()
     }
 
@@ -299,15 +308,20 @@ impl Accountant {
     /// The job was looked at while nothing else was going on, which settles what was in doubt.
     /// True when its result is to be looked at too.
     pub fn observed(&mut self, job: Job, found: Option<&Inspection>, now_ms: u64) -> bool {
-        let known = self.tick();
+        let (known, doubts_last) = (self.tick(), self.doubts_last);
         let Some(account) = self.accounts.get_mut(&job) else { return false };
-        match found {
+        let doubts = (account.open_delete, account.open_finishes.clone());
+        let has_result = match found {
             None => {
-                account.settle_absent(known, &mut self.charges);
+                account.settle_absent(known, doubts_last, &mut self.charges);
                 false
             }
             Some(found) => account.settle_present(found, now_ms, &mut self.charges),
+        };
+        if doubts_last && account.exists() {
+            (account.open_delete, account.open_finishes) = doubts;
         }
+        has_result
     }
 
     /// The result of a finished job was looked at, which settles how it finished.
@@ -419,12 +433,13 @@ impl Account {
     }
 
     /// The server does not know the job: what was in doubt did or did not happen.
-    fn settle_absent(&mut self, known: u64, charges: &mut Charges) {
+    fn settle_absent(&mut self, known: u64, doubts_last: bool, charges: &mut Charges) {
         let doubted = std::mem::take(&mut self.open_delete);
         self.open_finishes.clear();
         match self.fate {
             Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => {}
             _ if doubted => self.fate = Fate::Deleted { known },
+            _ if !self.known && doubts_last => {}
             _ if !self.known => self.fate = Fate::NeverWas,
             _ => {
                 let was = if self.fate == Fate::Unfinished { "added" } else { "finished" };
@@ -538,7 +553,9 @@ impl Account {
             (Some(found), Fate::Finished { finish, .. }) if finish.outcome == *found => return,
             (Some(_), Fate::Finished { .. }) => "has another result than was acknowledged",
             (Some(found), Fate::Unfinished) => {
-                let doubted = open.into_iter().find(|finish| finish.outcome == *found);
+                // A fail that was answered may be the last one, if others that were not have happened.
+                let mut possible = open.into_iter().chain(self.last_fail.clone());
+                let doubted = possible.find(|finish| finish.outcome == *found);
                 let ran_out = self.terms.attempts_max > 0 && !found.0;
                 let by_itself = ran_out.then(|| Finish { outcome: found.clone(), sent: known });
                 match doubted.or(by_itself) {
