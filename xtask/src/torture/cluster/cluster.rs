@@ -20,7 +20,7 @@ use crate::torture::server::Addresses;
 const NODES: [&str; 3] = ["one", "two", "three"];
 /// After a fault is over, the cluster must be whole again within this time.
 const WHOLE_WITHIN: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Nodes and the servers of their log. Dropping this kills them, and then, as the last of all, removes their network.
 pub struct Cluster {

@@ -24,6 +24,8 @@ use crate::torture::server::Addresses;
 /// Between two questions for work when there is none.
 const IDLE: Duration = Duration::from_millis(2);
 const STATES_MAX: u64 = 20;
+/// The accountant's clients may be at work beside these, and have the numbers below.
+const UUIDS: u64 = 1 << 40;
 
 /// What a job carries, so that whoever gets it knows which it is.
 fn payload(job: u64) -> Value {
@@ -193,7 +195,7 @@ impl<'a> Load<'a> {
     fn submit_to_workq(&self, at: Addresses) -> io::Result<()> {
         let mut client = Client::connect(at.workq)?;
         self.submit(at, Door::Workq, |job| {
-            let uuid = Job(job).to_string();
+            let uuid = Job(UUIDS + job).to_string();
             let head = format!("add {uuid} {QUEUE} {} {TTL_MS}", self.manner.ttr_ms);
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
                 Answer::Done => Ok(Some(uuid)),
