@@ -243,6 +243,8 @@ impl Scene<'_> {
 
         let roles = self.cluster.await_whole()?;
         let plan = roles.plan(fault, dice);
+        // As the nodes write times, so that their messages can be read beside it.
+        eprintln!("{}: {}, {plan:?}", jiff::Timestamp::now(), fault.name());
         self.pulse.begin();
         self.cluster.hit(&plan)?;
         match fault.group() {
