@@ -1,10 +1,10 @@
 //! The end of a server under load, as its clients see it.
 
 use std::io::{self, ErrorKind};
-use std::thread;
-use std::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -54,7 +54,10 @@ impl Ending {
         for turn in 0.. {
             let outcome = serve(nodes[first.wrapping_add(turn) % nodes.len()]);
             let Err(e) = &outcome else { return };
-            if matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+            if matches!(
+                e.kind(),
+                ErrorKind::InvalidData | ErrorKind::WouldBlock | ErrorKind::TimedOut
+            ) {
                 self.surprise(e);
             }
             if self.has_begun() {

@@ -139,11 +139,7 @@ impl<'a> Load<'a> {
     }
 
     /// Runs the clients beside `act`, which gets what they say when they have nothing left to do.
-    fn beside<T>(
-        self,
-        seed: u64,
-        act: impl FnOnce(&Self, &Receiver<()>) -> T,
-    ) -> (T, Result<()>) {
+    fn beside<T>(self, seed: u64, act: impl FnOnce(&Self, &Receiver<()>) -> T) -> (T, Result<()>) {
         let outcome = std::thread::scope(|scope| {
             let (done, all_added) = channel();
             for n in 0..PRODUCERS {

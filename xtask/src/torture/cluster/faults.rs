@@ -234,10 +234,9 @@ impl Roles {
         let leader = vec![Member::Node(self.leader)];
         let log: Vec<_> = (0..self.log_servers).map(Member::Log).collect();
         let nodes: Vec<_> = (0..self.nodes).map(Member::Node).collect();
-        let without =
-            |all: &[Member], some: &[Member]| -> Vec<Member> {
-                all.iter().copied().filter(|it| !some.contains(it)).collect()
-            };
+        let without = |all: &[Member], some: &[Member]| -> Vec<Member> {
+            all.iter().copied().filter(|it| !some.contains(it)).collect()
+        };
         match cut {
             Cut::Machine => {
                 let machine = self.machine();

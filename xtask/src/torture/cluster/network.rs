@@ -57,7 +57,8 @@ impl Network {
         let bridge = format!("{CARD}{run}");
         let mut network = Network { bridge: bridge.clone(), places: Vec::new(), cuts: Vec::new() };
         for (index, name) in names.iter().enumerate() {
-            let (namespace, card) = (format!("{NAMESPACE}{run}-{name}"), format!("{bridge}n{index}"));
+            let (namespace, card) =
+                (format!("{NAMESPACE}{run}-{name}"), format!("{bridge}n{index}"));
             match ip(&["netns", "add", &namespace]) {
                 Err(e) if is_forbidden(&e) => return Ok(Permitted::No(format!("{e:#}"))),
                 made => made?,
@@ -199,7 +200,9 @@ mod tests {
             // Whoever may make none is told why, and nothing is left.
             Permitted::No(reason) => return assert!(!reason.is_empty()),
         };
-        let Place::Namespace { name, host } = network.place(1) else { panic!("a place of its own") };
+        let Place::Namespace { name, host } = network.place(1) else {
+            panic!("a place of its own")
+        };
         let serve = "import socket, sys\n\
                      listener = socket.create_server((sys.argv[1], 4222))\n\
                      print('listens', flush=True)\n\

@@ -92,11 +92,14 @@ impl Report {
             self.through_followers
         );
         let groups = Group::ALL.into_iter().filter_map(|group| {
-            let kinds: Vec<_> = self.silences.iter().filter(|(it, _)| it.group() == group).collect();
+            let kinds: Vec<_> =
+                self.silences.iter().filter(|(it, _)| it.group() == group).collect();
             let count: usize = kinds.iter().map(|(_, silences)| silences.len()).sum();
-            let each = kinds.iter().map(|(it, silences)| format!("{} {}", silences.len(), it.name()));
-            (count > 0)
-                .then(|| format!("{count} {} ({})", group.name(), each.collect::<Vec<_>>().join(", ")))
+            let each =
+                kinds.iter().map(|(it, silences)| format!("{} {}", silences.len(), it.name()));
+            (count > 0).then(|| {
+                format!("{count} {} ({})", group.name(), each.collect::<Vec<_>>().join(", "))
+            })
         });
         Ok(groups.collect::<Vec<_>>().join("; "))
     }
@@ -110,7 +113,8 @@ impl Report {
             format!("  {:<40} {p50:>5.1} {p95:>5.1} {max:>5.1}", fault.name())
         };
         let lines: Vec<_> = self.silences.iter().map(line).collect();
-        let head = format!("  {:<40} {:>5} {:>5} {:>5}", "seconds without an answer", "p50", "p95", "max");
+        let head =
+            format!("  {:<40} {:>5} {:>5} {:>5}", "seconds without an answer", "p50", "p95", "max");
         [vec![head], lines].concat().join("\n")
     }
 }
@@ -135,7 +139,10 @@ mod tests {
         assert_eq!(missed, "these did not happen: log's leader cut off from its followers");
         assert_eq!(report.faults(&[kill]).unwrap(), "2 kills (2 leader's machine killed)");
         let silences = report.silences();
-        assert!(silences.contains("leader's machine killed                    0.9   1.3   1.3"), "{silences}");
+        assert!(
+            silences.contains("leader's machine killed                    0.9   1.3   1.3"),
+            "{silences}"
+        );
         report.through_followers = 0;
         assert!(report.faults(&[kill]).unwrap_err().to_string().contains("0 through followers"));
     }

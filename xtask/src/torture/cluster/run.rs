@@ -230,7 +230,8 @@ impl Scene<'_> {
         let before = self.pulse.answers();
         thread::sleep(self.calm);
         self.await_answers()?;
-        let answers = self.pulse.answers().into_iter().zip(before).map(|(now, before)| now - before);
+        let answers =
+            self.pulse.answers().into_iter().zip(before).map(|(now, before)| now - before);
         for (node, answers) in answers.enumerate() {
             let through_leader = node == roles.leader;
             let count = if through_leader {
@@ -251,7 +252,7 @@ impl Scene<'_> {
             Group::Kills => {
                 let survives = self.cluster.survives_the_loss_of_one();
                 self.wait_for_others(survives || !plan.kills_log());
-            },
+            }
             Group::Stops | Group::Partitions => thread::sleep(self.lasts),
         }
         self.cluster.heal(&plan)?;

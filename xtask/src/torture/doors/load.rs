@@ -207,7 +207,9 @@ impl<'a> Load<'a> {
 
     fn submit_to_gearman(&self, at: Addresses) -> io::Result<()> {
         let mut client = Gearman::connect(at.gearman)?;
-        self.submit(at, Door::Gearman, |job| client.submit(QUEUE, payload(job).to_string().as_bytes()))
+        self.submit(at, Door::Gearman, |job| {
+            client.submit(QUEUE, payload(job).to_string().as_bytes())
+        })
     }
 
     fn submit_to_api(&self, at: Addresses) -> io::Result<()> {

@@ -22,8 +22,8 @@ use super::job::Dice;
 use super::server::{Addresses, Server};
 pub(super) use books::{Books, Door, Tally};
 pub(super) use http::Http;
-use load::{Load, answered};
 pub(super) use load::Manner;
+use load::{Load, answered};
 
 /// Worked on through Workq, Gearman and the API.
 const QUEUE: &str = "torture";
