@@ -22,7 +22,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// Log servers, by number.
 pub enum LogServers {
     Nats(NatsServers),
-    Pgsql { primary: PostgresServer, standby: PostgresServer },
+    /// The primary, and its standby.
+    Pgsql(Vec<PostgresServer>),
 }
 
 impl LogServers {
@@ -49,7 +50,7 @@ impl LogServers {
                 let standby = primary.standby_at(places[1].clone(), STANDBY);
                 primary.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'"));
                 primary.sql("SELECT pg_reload_conf()");
-                let servers = Self::Pgsql { primary, standby };
+                let servers = Self::Pgsql(vec![primary, standby]);
                 let deadline = Instant::now() + STANDBY_WITHIN;
                 while !servers.are_ready() {
                     ensure!(Instant::now() < deadline, "the standby is not waited for");
@@ -68,14 +69,14 @@ impl LogServers {
                 servers.addresses().join(","),
                 servers.monitoring().join(",")
             ),
-            Self::Pgsql { primary, .. } => primary.url("spindle"),
+            Self::Pgsql(servers) => servers[0].url("spindle"),
         }
     }
 
     pub fn count(&self) -> usize {
         match self {
             Self::Nats(servers) => servers.addresses().len(),
-            Self::Pgsql { .. } => 2,
+            Self::Pgsql(servers) => servers.len(),
         }
     }
 
@@ -83,7 +84,7 @@ impl LogServers {
     pub fn port(&self) -> Result<u16> {
         let address = match self {
             Self::Nats(servers) => servers.addresses()[0].clone(),
-            Self::Pgsql { primary, .. } => primary.address().to_owned(),
+            Self::Pgsql(servers) => servers[0].address().to_owned(),
         };
         let (_, port) = address.rsplit_once(':').context("an address without a port")?;
         Ok(port.parse()?)
@@ -98,7 +99,7 @@ impl LogServers {
     pub fn leader(&self) -> Result<usize> {
         match self {
             Self::Nats(servers) => servers.leader_of(STREAM).context("nobody leads the stream"),
-            Self::Pgsql { .. } => Ok(0),
+            Self::Pgsql(_) => Ok(0),
         }
     }
 
@@ -106,9 +107,9 @@ impl LogServers {
     pub fn are_ready(&self) -> bool {
         match self {
             Self::Nats(servers) => (0..self.count()).all(|index| servers.is_ready(index)),
-            Self::Pgsql { primary, standby } => {
+            Self::Pgsql(servers) => {
                 let synced = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-                standby.is_ready() && primary.is_ready() && primary.sql(synced) == "1"
+                servers.iter().all(PostgresServer::is_ready) && servers[0].sql(synced) == "1"
             }
         }
     }
@@ -117,8 +118,7 @@ impl LogServers {
     pub fn kill(&mut self, index: usize) {
         match self {
             Self::Nats(servers) => servers.crash(index),
-            Self::Pgsql { primary, .. } if index == 0 => primary.crash(),
-            Self::Pgsql { standby, .. } => standby.crash(),
+            Self::Pgsql(servers) => servers[index].crash(),
         }
     }
 
@@ -126,8 +126,7 @@ impl LogServers {
     pub fn restart(&mut self, index: usize) {
         match self {
             Self::Nats(servers) => servers.restart(index),
-            Self::Pgsql { primary, .. } if index == 0 => primary.restart(),
-            Self::Pgsql { standby, .. } => standby.restart(),
+            Self::Pgsql(servers) => servers[index].restart(),
         }
     }
 
@@ -135,8 +134,7 @@ impl LogServers {
     pub fn signal(&self, index: usize, signal: Signal) {
         match self {
             Self::Nats(servers) => servers.signal(index, signal),
-            Self::Pgsql { primary, .. } if index == 0 => primary.signal_all(signal),
-            Self::Pgsql { standby, .. } => standby.signal_all(signal),
+            Self::Pgsql(servers) => servers[index].signal_all(signal),
         }
     }
 
@@ -144,8 +142,7 @@ impl LogServers {
     pub fn process(&self, index: usize) -> Option<Pid> {
         let process = match self {
             Self::Nats(servers) => servers.process(index),
-            Self::Pgsql { primary, .. } if index == 0 => primary.process(),
-            Self::Pgsql { standby, .. } => standby.process(),
+            Self::Pgsql(servers) => servers[index].process(),
         };
         process.filter(|process| !process.has_ended()).map(|process| process.pid())
     }
@@ -155,8 +152,7 @@ impl LogServers {
         for index in 0..self.count() {
             let said = match self {
                 Self::Nats(servers) => servers.said(index),
-                Self::Pgsql { primary, .. } if index == 0 => primary.said(),
-                Self::Pgsql { standby, .. } => standby.said(),
+                Self::Pgsql(servers) => servers[index].said(),
             };
             fs::write(folder.join(format!("log-server-{index}")), said)?;
         }
