@@ -57,6 +57,13 @@ struct Finish {
     sent: u64,
 }
 
+impl Finish {
+    /// Workq's number of the state that it leads to.
+    fn state(&self) -> u8 {
+        if self.outcome.0 { 1 } else { 2 }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Fate {
     #[default]
@@ -86,6 +93,8 @@ struct Account {
     terms: Terms,
     /// The add was answered, or the job was seen.
     known: bool,
+    /// When the add was answered.
+    added: Option<u64>,
     fate: Fate,
     open_finishes: Vec<Finish>,
     open_delete: bool,
@@ -115,6 +124,8 @@ pub struct Tally {
     /// Adds answered with "disk full".
     pub refused: u64,
     pub in_doubt: u64,
+    /// Jobs that were looked at while others worked.
+    pub looks: u64,
 }
 
 /// The books.
@@ -173,7 +184,9 @@ impl Accountant {
             return self.charges.broken(job, format!("add was answered {answer:?}"));
         }
         self.tally.adds += 1;
+        let now = self.tick();
         if let Some(account) = self.accounts.get_mut(&job) {
+            account.added = Some(now);
             account.known = true;
         }
     }
@@ -322,6 +335,36 @@ impl Accountant {
             (account.open_delete, account.open_finishes) = doubts;
         }
         has_result
+    }
+
+    /// A job is about to be looked at while others work. What is shown is for [`Accountant::glimpsed`].
+    pub fn look_asked(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// What was shown to somebody who asked then: all that was acknowledged before that must show.
+    pub fn glimpsed(&mut self, job: Job, asked: u64, found: Option<&Inspection>) {
+        let Some(account) = self.accounts.get(&job).filter(|account| !account.open_delete) else {
+            return;
+        };
+        self.tally.looks += 1;
+        let complaint = match (&account.fate, found.map(|found| found.state)) {
+            (Fate::Unfinished | Fate::Finished { .. }, None)
+                if account.added.is_some_and(|added| added < asked) =>
+            {
+                "is not shown after its add was acknowledged"
+            }
+            (Fate::Finished { known, finish }, Some(state))
+                if *known < asked && state != finish.state() =>
+            {
+                "is not shown as it was finished before"
+            }
+            (Fate::Deleted { known }, Some(_)) if *known < asked => {
+                "is shown after its delete was acknowledged"
+            }
+            _ => return,
+        };
+        self.charges.lost(job, complaint);
     }
 
     /// The result of a finished job was looked at, which settles how it finished.
@@ -474,7 +517,7 @@ impl Account {
         self.settle_counts(found, charges);
         match (&self.fate, found.state) {
             (Fate::Finished { finish, .. }, state) => {
-                let expected = if finish.outcome.0 { 1 } else { 2 };
+                let expected = finish.state();
                 if state != expected {
                     let text = format!("is in state {state}, was finished into {expected}");
                     charges.lost(job, text);

@@ -333,6 +333,30 @@ fn in_a_cluster_what_was_answered_is_in_no_doubt() {
 }
 
 #[test]
+fn who_looks_is_shown_what_was_acknowledged_before() {
+    let looked = |mut history: History, asked: u64, state: Option<u8>| {
+        let shown = |state| Inspection { state, payload: JOB.payload(), ..Inspection::default() };
+        history.books.glimpsed(JOB, asked, state.map(shown).as_ref());
+        history
+    };
+    let lives = [
+        (History::added(plain()), None, "add was"),
+        (History::added(plain()).leased().finished(WON), Some(4), "finished before"),
+        (History::added(plain()).deleted(), Some(0), "delete was"),
+    ];
+    for (mut history, stale, text) in lives {
+        let history = looked(history.honest(), 0, stale).honest();
+        let mut history = history;
+        let now = history.books.look_asked();
+        looked(history, now, stale).charged(Charge::Lost, text);
+    }
+    let mut doubted = History::added(plain());
+    assert!(doubted.books.delete_sent(JOB));
+    let now = doubted.books.look_asked();
+    looked(looked(doubted, now, None), now, Some(0)).honest();
+}
+
+#[test]
 fn the_last_fail_may_be_an_answered_one_behind_one_in_doubt() {
     let second = (false, &b"second"[..]);
     let mut history = History::in_cluster(retried());

@@ -21,6 +21,8 @@ const TTL_MS: u64 = 86_400_000;
 const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
+/// So many of the newest jobs are looked at.
+const LOOKED_BACK: u64 = 40;
 /// How long the one that deletes looks away when it found nothing to delete.
 const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// Deletes under way at once.
@@ -150,6 +152,11 @@ impl<'a> Load<'a> {
                 let (load, done) = (&self, done.clone());
                 scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
             }
+            for n in 0..self.readers() {
+                let (load, done) = (&self, done.clone());
+                let first = seed.wrapping_add(n);
+                scope.spawn(move || load.client(|c, d| load.look(c, d), first, done));
+            }
             let (load, sweeps) = (&self, done.clone());
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
@@ -203,6 +210,22 @@ impl<'a> Load<'a> {
             // Workq lets anybody finish a job, leased or not.
             finish(self.books, client, job, (true, dice.bytes(20)))?;
         }
+        Ok(())
+    }
+
+    /// One for each node of a cluster, where one that leads no more must not answer.
+    fn readers(&self) -> u64 {
+        if self.addresses.len() > 1 { self.addresses.len() as u64 } else { 0 }
+    }
+
+    /// Looks at one of the newest jobs while others work on it.
+    fn look(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
+        let next = self.books.next_job.load(Ordering::SeqCst);
+        let job = Job(next.saturating_sub(1 + dice.below(LOOKED_BACK)));
+        let asked = self.books.open().look_asked();
+        client.ask(&format!("inspect job {job}"))?;
+        let found = client.hear_inspection()?;
+        self.books.open().glimpsed(job, asked, found.as_ref());
         Ok(())
     }
 

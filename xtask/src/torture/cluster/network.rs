@@ -210,7 +210,8 @@ mod tests {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &name, "python3", "-c", serve, &host]);
         let mut server = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-        server.0.stdout.take().unwrap().read_exact(&mut [0; 7]).unwrap();
+        let mut said = server.0.stdout.take().unwrap();
+        said.read_exact(&mut [0; "listens\n".len()]).unwrap();
         assert!(network.ensure_cut(0, 1, 4222).is_err());
         network.cut(0, 1).unwrap();
         network.ensure_cut(0, 1, 4222).unwrap();

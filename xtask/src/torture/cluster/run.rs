@@ -122,7 +122,7 @@ impl Run<'_> {
         };
         Ok(format!(
             "torture cluster, log in {}: {cycles} cycles: {happened}{partitions}; faults that last: {:.1} s; \
-             acknowledged {} adds, {} leases, {} finishes, {} deletes; through all doors: {}; {} given out again that \
+             acknowledged {} adds, {} leases, {} finishes, {} deletes, {} looks at jobs beside them; through all doors: {}; {} given out again that \
              nobody had finished; answers in calm: {} through the leader, {} through followers; nothing lost, nothing \
              done again\n{}",
             kind.name(),
@@ -131,6 +131,7 @@ impl Run<'_> {
             tally.leases,
             tally.finishes,
             tally.deletes,
+            tally.looks,
             doors::summary(&of_doors)?,
             of_doors.again,
             self.report.through_leader,
