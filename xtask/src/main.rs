@@ -26,13 +26,15 @@ use clap::{Parser, Subcommand, ValueEnum};
 use api_properties::Document;
 use libraries::Language;
 use steps::Steps;
-use torture::{Mode, Options};
+use torture::{LogKind, Mode, Options};
 use workspace::{build_release, call, cargo, cargo_path, release, root};
 
 /// The server, what is preloaded into it, the simulator, the load generator.
 const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
+/// For a cluster, whose faults last several times as long.
+const SMOKE_SECONDS_OF_CLUSTER: f64 = 0.3;
 const SMOKE_SEEDS: &str = "200";
 /// The same, with several records on their way to the log.
 const SMOKE_SEEDS_IN_FLIGHT: &str = "20";
@@ -111,6 +113,9 @@ struct TortureArgs {
     /// Seed of the choices: the same seed repeats them, but not their timing
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// One log of the mode `cluster` only [default: all of them]
+    #[arg(long, value_enum)]
+    log: Option<LogKind>,
     /// Program to start instead of the release build; it gets `serve` and its flags
     #[arg(long, value_name = "PROGRAM")]
     server_cmd: Option<PathBuf>,
@@ -211,9 +216,14 @@ fn test(long: bool) -> Result<()> {
                 continue;
             }
             steps.run(name, || {
-                let (cycles, seconds) = (SMOKE_CYCLES, SMOKE_SECONDS);
                 let (program, library) = (release("spindle")?, library()?);
-                let options = Options { cycles, seconds, seed: 1, program, library };
+                let seconds = match mode {
+                    Mode::Cluster => SMOKE_SECONDS_OF_CLUSTER,
+                    _ => SMOKE_SECONDS,
+                };
+                let logs = LogKind::value_variants().to_vec();
+                let options =
+                    Options { cycles: SMOKE_CYCLES, seconds, seed: 1, program, library, logs };
                 println!("{}", torture::run(mode, &options)?);
                 Ok(())
             });
@@ -276,6 +286,7 @@ fn torture(args: &TortureArgs) -> Result<()> {
         seed: args.seed,
         program,
         library: library()?,
+        logs: args.log.map_or_else(|| LogKind::value_variants().to_vec(), |log| vec![log]),
     };
     let modes = args.mode.as_ref().map_or(Mode::value_variants(), std::slice::from_ref);
     for mode in modes.iter().copied() {
@@ -283,6 +294,10 @@ fn torture(args: &TortureArgs) -> Result<()> {
             ensure!(args.mode.is_none(), "{}: {reason}", mode.name());
             println!("torture {}: skipped: {reason}", mode.name());
             continue;
+        }
+        if mode == Mode::Cluster {
+            nats::install_missing()?;
+            packages::install(&["postgresql", "iproute2"])?;
         }
         println!("{}", torture::run(mode, &options)?);
     }
@@ -314,6 +329,7 @@ mod tests {
         };
         assert_eq!(args, ["--seeds", "200"]);
         assert!(parsed("xtask torture --mode power-os --cycles 1").is_ok());
+        assert!(parsed("xtask torture --mode cluster --log pgsql").is_ok());
         assert!(parsed("xtask torture --mode gently").is_err());
     }
 }

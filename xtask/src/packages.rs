@@ -17,6 +17,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("mariadbd", "mariadb-server"),
     ("initdb", "postgresql"),
+    ("ip", "iproute2"),
     ("gearman", "gearman-tools"),
     ("gearmand", "gearman-job-server"),
     ("cc", "gcc"),
@@ -46,8 +47,17 @@ pub const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what is missing; fails when something is missing afterwards.
 pub fn install_missing() -> Result<()> {
-    let missing: Vec<(&str, &str)> =
-        NEEDED.iter().copied().filter(|(sign, _)| !is_there(sign)).collect();
+    install_of(|_| true)
+}
+
+/// The same for some of the packages that the tests need.
+pub fn install(packages: &[&str]) -> Result<()> {
+    install_of(|package| packages.contains(&package))
+}
+
+fn install_of(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let is_missing = |(sign, package): &(&str, &str)| is_wanted(package) && !is_there(sign);
+    let missing: Vec<(&str, &str)> = NEEDED.iter().copied().filter(is_missing).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -5,11 +5,13 @@
 //! moment; in every second cycle it is killed a second time while it is still starting. At the end
 //! the server is stopped by SIGTERM under load, started once more, and every job is worked off. The
 //! mode with a [`full`] disk and those through all [`doors`], one of them with [`chaos`] around them, have
-//! cycles of their own.
+//! cycles of their own. In the mode with a [`cluster`] there are several servers on one log, and every process and
+//! the network between them fail.
 
 pub mod accountant;
 mod chaos;
 pub mod client;
+mod cluster;
 mod cycles;
 mod doors;
 mod ending;
@@ -20,5 +22,5 @@ mod mode;
 mod run;
 pub mod server;
 
-pub use mode::{Mode, Options};
+pub use mode::{LogKind, Mode, Options};
 pub use run::run;

@@ -21,12 +21,19 @@ const SHORTER_PATIENCE: Duration = Duration::from_secs(15);
 /// The same for a server that has nobody to be cut off from: it may be starting.
 const ALONE_PATIENCE: Duration = Duration::from_secs(2);
 
+const MADE_ANEW: &str = "it was deleted and made anew under this process: stop all nodes, and restore the stream or \
+                         begin with an empty one";
+/// Streams of one name whose times of creation are closer are one: when several nodes make it at the same
+/// time, each server keeps the time of any of these requests, and may tell another one after a restart. One
+/// that is deleted and made anew that soon shows by its end.
+const MADE_TOGETHER: Duration = Duration::from_secs(60);
+
 /// Shared by the callers' threads and the tasks on the log's own thread.
 pub(crate) struct Shared {
     pub stream: String,
     pub subjects: Subjects,
     pub replicas: usize,
-    /// When the stream was made: another time is another stream.
+    /// When the stream was made, in nanoseconds: another time is another stream, see [`MADE_TOGETHER`].
     pub created: i128,
     pub record_bytes_max: u32,
     pub in_flight_max: usize,
@@ -235,12 +242,10 @@ impl Shared {
         if let Some(fatal) = &state.fatal {
             return Err(fatal.clone());
         }
-        if survey.created != self.created {
-            let reason = "it was deleted and made anew under this process: stop all nodes, and \
-                          restore the stream or begin with an empty one";
-            return Err(self.fail(&mut state, reason.to_owned()));
+        if survey.created.abs_diff(self.created) >= MADE_TOGETHER.as_nanos() {
+            return Err(self.fail(&mut state, MADE_ANEW.to_owned()));
         }
-        self.note_end(&mut state, survey.end)?;
+        self.note_end(&mut state, survey.end, survey.created != self.created)?;
         (state.stream_bytes, state.bytes_max) = (survey.bytes, survey.bytes_max);
         if survey.end > state.seen {
             state.seen = survey.end;
@@ -253,11 +258,17 @@ impl Shared {
     /// There is no stream of this name. That may pass as well, while servers start.
     pub(crate) fn survey_missing(&self) -> Result<(), LogError> {
         let mut state = self.state.lock();
-        self.note_end(&mut state, Position(0))
+        self.note_end(&mut state, Position(0), false)
     }
 
-    /// An end before what is known is believed when it stays that way.
-    fn note_end(&self, state: &mut State, end: Position) -> Result<(), LogError> {
+    /// An end before what is known is believed when it stays that way. If the stream was made at another time, it
+    /// is another one.
+    fn note_end(
+        &self,
+        state: &mut State,
+        end: Position,
+        is_made_anew: bool,
+    ) -> Result<(), LogError> {
         let known = state.committed;
         if end >= known {
             state.shorter_since = None;
@@ -267,6 +278,9 @@ impl Shared {
         let patience = if self.replicas == 1 { ALONE_PATIENCE } else { SHORTER_PATIENCE };
         if since.elapsed() < patience {
             return Ok(());
+        }
+        if is_made_anew {
+            return Err(self.fail(state, MADE_ANEW.to_owned()));
         }
         let reason = format!(
             "it ends at position {end}, and this process knows records up to {known}: committed \
@@ -294,16 +308,47 @@ impl Shared {
 mod tests {
     use super::*;
 
+    fn survey(end: u64) -> Survey {
+        let (first, end) = (Position(0), Position(end));
+        Survey { created: 0, first, end, bytes: 0, bytes_max: None }
+    }
+
     fn state() -> State {
-        let survey =
-            Survey { created: 0, first: Position(0), end: Position(5), bytes: 0, bytes_max: None };
-        State::begin(survey, 0, 1)
+        State::begin(survey(5), 0, 1)
     }
 
     fn fly(state: &mut State, position: u64) {
         let record = Record { epoch: 1, bytes: "bytes".into() };
         state.flights.push_back(Flight { position: Position(position), record, outcome: None });
         state.next = Position(position + 1);
+    }
+
+    fn shared() -> Shared {
+        let survey = Survey { created: 7, ..survey(5) };
+        Shared {
+            stream: "jobs".to_owned(),
+            subjects: Subjects::of("jobs"),
+            replicas: 3,
+            created: survey.created,
+            record_bytes_max: 1,
+            in_flight_max: 1,
+            state: Mutex::new(State::begin(survey, 0, 1)),
+            moved: Condvar::new(),
+            listener: Mutex::new(None),
+        }
+    }
+
+    #[test]
+    fn servers_that_tell_other_times_of_a_stream_that_nodes_made_together_are_believed() {
+        let shared = shared();
+        let another = Survey { created: 26_000_007, ..survey(6) };
+        shared.survey(another).expect("a time of another request that made it");
+        assert_eq!(shared.state.lock().seen, Position(6));
+        // That one looks shorter is nothing yet: its server may have been cut off.
+        shared.survey(Survey { end: Position(2), ..another }).expect("for a while");
+        let created = i128::try_from(MADE_TOGETHER.as_nanos()).expect("small") + 7;
+        let error = shared.survey(Survey { created, ..survey(6) }).expect_err("another stream");
+        assert!(error.to_string().contains("made anew"), "{error}");
     }
 
     #[test]

@@ -11,12 +11,46 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A program that the kernel kills when the thread ends that started it, run with these options of
-/// `setpriv`.
-pub(crate) fn attached(options: &[&str], program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "SIGKILL"]).args(options).arg(program).current_dir("/");
-    command
+use crate::free_address;
+
+/// Where a server runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// At free ports of the loopback address.
+    #[default]
+    Loopback,
+    /// In a network namespace with an address of its own.
+    Namespace {
+        /// As `ip netns` knows it.
+        name: String,
+        /// The address, without a port.
+        host: String,
+    },
+}
+
+impl Place {
+    /// An address for a server that is not started yet. An address of its own has this port.
+    pub fn address(&self, port: u16) -> String {
+        match self {
+            Place::Loopback => free_address(),
+            Place::Namespace { host, .. } => format!("{host}:{port}"),
+        }
+    }
+
+    /// A program that the kernel kills when the thread ends that started it, run with these options of
+    /// `setpriv`.
+    pub fn attached(&self, options: &[&str], program: &Path) -> Command {
+        let mut command = match self {
+            Place::Loopback => Command::new("setpriv"),
+            Place::Namespace { name, .. } => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name, "setpriv"]);
+                command
+            }
+        };
+        command.args(["--pdeathsig", "SIGKILL"]).args(options).arg(program).current_dir("/");
+        command
+    }
 }
 
 /// A process whose parent is a thread that lives as long as this does, or the test's process.
@@ -29,7 +63,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a command that `setpriv --pdeathsig SIGKILL` runs. What it says goes to this file.
+    /// Starts a command made by [`Place::attached`]. What it says goes to this file.
     pub fn start(mut command: Command, output: &File) -> ServerProcess {
         let (out, err) = (output.try_clone().unwrap(), output.try_clone().unwrap());
         command.stdin(Stdio::null()).stdout(out).stderr(err);
@@ -49,6 +83,11 @@ impl ServerProcess {
         });
         let pid = pid.recv().expect("it was started");
         ServerProcess { pid: Pid::from_raw(pid.try_into().unwrap()), stop, parent }
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// Sends it a signal.

@@ -35,6 +35,7 @@
 //! - **NATS.** `NatsServers` are servers with JetStream, alone or as a cluster (feature `nats`).
 //! - **jobd.** `JobdMaster` is a master, and `JobdWorker` a worker for one (feature `jobd`).
 //! - **PostgreSQL.** `PostgresServer` is a server of one's own, or its standby (feature `pgsql`).
+//! - **Networks.** Both can run in network namespaces (`Place`), between which connections can be cut.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -92,7 +93,7 @@ mod wait;
 mod waiting_requests;
 
 #[cfg(any(feature = "nats", feature = "pgsql"))]
-pub use attached::ServerProcess;
+pub use attached::{Place, ServerProcess};
 #[cfg(feature = "engine")]
 pub use audit::Audited;
 #[cfg(feature = "tls")]

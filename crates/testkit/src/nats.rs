@@ -11,11 +11,16 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::attached::{ServerProcess, attached, remove_at_the_end};
-use crate::{PATIENCE, free_address, wait_until};
+use crate::attached::{Place, ServerProcess, remove_at_the_end};
+use crate::{PATIENCE, wait_until};
 
 /// Where `cargo xtask test` has put the server, in the target folder.
 const PROGRAM: &str = "tools/nats/usr/sbin/nats-server";
+
+/// Where servers listen that have an address of their own.
+const CLIENTS_PORT: u16 = 4222;
+const ROUTES_PORT: u16 = 6222;
+const MONITORING_PORT: u16 = 8222;
 
 /// After which a new cluster that places no streams is given up for another one.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
@@ -31,11 +36,19 @@ pub struct NatsSetup<'a> {
     pub more: &'a str,
     /// More lines for its JetStream.
     pub more_of_jetstream: &'a str,
+    /// Where they run, each; those that are not named run on loopback.
+    pub places: &'a [Place],
 }
 
 impl Default for NatsSetup<'_> {
     fn default() -> Self {
-        NatsSetup { servers: 1, sync_interval: "always", more: "", more_of_jetstream: "" }
+        NatsSetup {
+            servers: 1,
+            sync_interval: "always",
+            more: "",
+            more_of_jetstream: "",
+            places: &[],
+        }
     }
 }
 
@@ -46,6 +59,7 @@ pub struct NatsServers {
 }
 
 struct Member {
+    place: Place,
     address: String,
     monitoring: String,
     process: Option<ServerProcess>,
@@ -105,11 +119,15 @@ impl NatsServers {
     /// Addresses, configuration and folders of servers that do not run yet.
     fn written(setup: NatsSetup<'_>) -> NatsServers {
         let folder = tempfile::tempdir().unwrap();
-        let routes: Vec<String> = (0..setup.servers).map(|_| free_address()).collect();
+        let place = |index| setup.places.get(index).cloned().unwrap_or_default();
+        let routes: Vec<String> =
+            (0..setup.servers).map(|index| place(index).address(ROUTES_PORT)).collect();
         let all_routes: Vec<String> = routes.iter().map(|at| format!("nats://{at}")).collect();
         let mut members = Vec::new();
         for (index, route) in routes.iter().enumerate() {
-            let (address, monitoring) = (free_address(), free_address());
+            let place = place(index);
+            let [address, monitoring] =
+                [CLIENTS_PORT, MONITORING_PORT].map(|port| place.address(port));
             let path = |name: &str| folder.path().join(format!("n{index}{name}"));
             let mut text = format!(
                 "server_name: n{index}\nlisten: \"{address}\"\nhttp: \"{monitoring}\"\n\
@@ -130,7 +148,7 @@ impl NatsServers {
                 .unwrap();
             }
             fs::write(path(".conf"), text).unwrap();
-            members.push(Member { address, monitoring, process: None });
+            members.push(Member { place, address, monitoring, process: None });
         }
         NatsServers { members, folder }
     }
@@ -146,7 +164,7 @@ impl NatsServers {
         let program = nats_program();
         let output = File::create(self.folder.path().join(format!("n{index}.out"))).unwrap();
         let configuration = self.folder.path().join(format!("n{index}.conf"));
-        let mut command = attached(&[], &program);
+        let mut command = self.members[index].place.attached(&[], &program);
         command.arg("--config").arg(configuration);
         ServerProcess::start(command, &output)
     }
@@ -170,6 +188,16 @@ impl NatsServers {
     #[track_caller]
     pub fn await_ready(&self) {
         assert!(self.are_ready_or_gone(), "a NATS server has ended");
+    }
+
+    /// Whether a server runs and says that all is well with it.
+    pub fn is_ready(&self, index: usize) -> bool {
+        self.members[index].process.is_some() && is_healthy(&self.members[index].monitoring)
+    }
+
+    /// The process of a server that runs.
+    pub fn process(&self, index: usize) -> Option<&ServerProcess> {
+        self.members[index].process.as_ref()
     }
 
     /// Their addresses for clients.

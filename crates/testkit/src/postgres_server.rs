@@ -12,14 +12,22 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::attached::{ServerProcess, attached, remove_at_the_end};
-use crate::{PATIENCE, free_address};
+use crate::PATIENCE;
+use crate::attached::{Place, ServerProcess, remove_at_the_end};
+
+/// What it writes, in its folder.
+const LOG: &str = "server.log";
+/// Where servers listen that have an address of their own.
+const PORT: u16 = 5432;
+/// Lets in who has an address of a network that the server is in.
+const NEIGHBOURS: &str = "host all all samenet trust\nhost replication all samenet trust\n";
 
 /// A server and its data. The user `spindle` may do all, without a password unless `pg_hba.conf` is
 /// changed; dropping this ends the server and removes its data.
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: TempDir,
+    place: Place,
     address: String,
     options: Vec<String>,
     process: Option<ServerProcess>,
@@ -28,10 +36,20 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// Makes an empty database and starts a server on it, with settings like `fsync=off`.
     pub fn start(settings: &[&str]) -> PostgresServer {
-        let mut server = PostgresServer::prepared(settings);
+        PostgresServer::start_at(Place::Loopback, settings)
+    }
+
+    /// The same somewhere. Whoever has an address of its network may come in.
+    pub fn start_at(place: Place, settings: &[&str]) -> PostgresServer {
+        let mut server = PostgresServer::prepared(place, settings);
         let mut command = as_ordinary_user("initdb");
         command.args(["--username=spindle", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
         run(command.args(["--no-sync", "--pgdata"]).arg(server.data()));
+        if server.place != Place::Loopback {
+            let path = server.data().join("pg_hba.conf");
+            let may_come_in = fs::read_to_string(&path).unwrap() + NEIGHBOURS;
+            fs::write(path, may_come_in).unwrap();
+        }
         server.restart();
         server
     }
@@ -45,7 +63,12 @@ impl PostgresServer {
 
     /// A standby of this server with the same settings, which it knows by this name.
     pub fn standby(&self, name: &str) -> PostgresServer {
-        let mut standby = PostgresServer::prepared(&[]);
+        self.standby_at(Place::Loopback, name)
+    }
+
+    /// The same somewhere.
+    pub fn standby_at(&self, place: Place, name: &str) -> PostgresServer {
+        let mut standby = PostgresServer::prepared(place, &[]);
         standby.options.clone_from(&self.options);
         let mut command = as_ordinary_user("pg_basebackup");
         let source = format!("{} user=spindle application_name={name}", self.parameters());
@@ -55,7 +78,7 @@ impl PostgresServer {
         standby
     }
 
-    fn prepared(settings: &[&str]) -> PostgresServer {
+    fn prepared(place: Place, settings: &[&str]) -> PostgresServer {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         fs::create_dir(&data).unwrap();
@@ -72,7 +95,8 @@ impl PostgresServer {
         let options = settings.iter().flat_map(|&setting| ["-c".to_owned(), setting.to_owned()]);
         PostgresServer {
             folder,
-            address: free_address(),
+            address: place.address(PORT),
+            place,
             options: options.collect(),
             process: None,
         }
@@ -101,7 +125,7 @@ impl PostgresServer {
     /// Starts it on the port and data that it had, and waits until it takes connections.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "it runs");
-        let log_path = self.folder.path().join("server.log");
+        let log_path = self.folder.path().join(LOG);
         let log = File::options().create(true).append(true).open(&log_path).unwrap();
         let mut process = ServerProcess::start(self.command(), &log);
         let deadline = Instant::now() + PATIENCE;
@@ -121,7 +145,7 @@ impl PostgresServer {
 
     fn command(&self) -> Command {
         let (host, port) = self.address.rsplit_once(':').unwrap();
-        let mut command = as_ordinary_user("postgres");
+        let mut command = self.place.attached(ordinary_user(), &program("postgres"));
         command.args(["-h", host, "-p", port, "-D"]).arg(self.data());
         command.arg("-k").arg(self.folder.path()).args(&self.options);
         command
@@ -132,11 +156,45 @@ impl PostgresServer {
         self.process.take().expect("it runs").kill();
     }
 
+    /// Kills all of its processes, as a crash of its machine does.
+    pub fn crash(&mut self) {
+        self.signal_all(Signal::SIGKILL);
+        self.kill();
+    }
+
+    /// Whether it runs and takes statements.
+    pub fn is_ready(&self) -> bool {
+        self.process.is_some() && self.try_sql("spindle", "SELECT 1").is_ok()
+    }
+
     /// Sends its first process a signal.
     pub fn signal(&self, signal: Signal) {
         let pids = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
         let pid = pids.lines().next().unwrap().parse().unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    /// Sends all of its processes a signal.
+    pub fn signal_all(&self, signal: Signal) {
+        let first = self.process().expect("it runs").pid();
+        // From now on there are no new ones.
+        kill(first, Signal::SIGSTOP).unwrap();
+        let children = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+        for child in children.split_whitespace() {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(child.parse().unwrap()), signal);
+        }
+        kill(first, signal).unwrap();
+    }
+
+    /// Its first process, while it runs.
+    pub fn process(&self) -> Option<&ServerProcess> {
+        self.process.as_ref()
+    }
+
+    /// What it has written to its log.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default()
     }
 
     /// What statements answer: a line for each row, with `|` between columns.
@@ -186,9 +244,11 @@ fn run(command: &mut Command) {
 }
 
 fn as_ordinary_user(name: &str) -> Command {
-    let options: &[&str] =
-        if is_root() { &["--reuid=postgres", "--regid=postgres", "--clear-groups"] } else { &[] };
-    attached(options, &program(name))
+    Place::Loopback.attached(ordinary_user(), &program(name))
+}
+
+fn ordinary_user() -> &'static [&'static str] {
+    if is_root() { &["--reuid=postgres", "--regid=postgres", "--clear-groups"] } else { &[] }
 }
 
 /// Debian keeps PostgreSQL's server programs apart, by version.

@@ -3,7 +3,9 @@
 //! The accountant stands outside of the server and believes only what was answered. A command whose
 //! answer did not come (the server was killed) is *open*: it may have happened or not, until the
 //! job is looked at after the restart. What that look shows is an acknowledgement as well: an
-//! answer must not be taken back by a later crash.
+//! answer must not be taken back by a later crash. Where requests may be on their way for longer than
+//! anybody waits, through a cluster, such doubts last: the look shows what has happened, and
+//! not what will never happen.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
@@ -55,6 +57,13 @@ struct Finish {
     sent: u64,
 }
 
+impl Finish {
+    /// Workq's number of the state that it leads to.
+    fn state(&self) -> u8 {
+        if self.outcome.0 { 1 } else { 2 }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Fate {
     #[default]
@@ -84,6 +93,8 @@ struct Account {
     terms: Terms,
     /// The add was answered, or the job was seen.
     known: bool,
+    /// When the add was answered.
+    added: Option<u64>,
     fate: Fate,
     open_finishes: Vec<Finish>,
     open_delete: bool,
@@ -113,6 +124,8 @@ pub struct Tally {
     /// Adds answered with "disk full".
     pub refused: u64,
     pub in_doubt: u64,
+    /// Jobs that were looked at while others worked.
+    pub looks: u64,
 }
 
 /// The books.
@@ -126,6 +139,8 @@ pub struct Accountant {
     tally: Tally,
     /// Where the sweep goes on.
     swept: Job,
+    /// What was not answered may still happen after the job was looked at.
+    doubts_last: bool,
 }
 
 /// One job in so many is never swept.
@@ -134,6 +149,11 @@ const KEPT_EVERY: u64 = 16;
 const SWEEP_STEP: u64 = 64;
 
 impl Accountant {
+    /// One of a cluster, in which doubts last.
+    pub fn of_cluster() -> Self {
+        Self { doubts_last: true, ..Self::default() }
+    }
+
     fn tick(&mut self) -> u64 {
         self.order += 1;
         self.order
@@ -164,7 +184,9 @@ impl Accountant {
             return self.charges.broken(job, format!("add was answered {answer:?}"));
         }
         self.tally.adds += 1;
+        let now = self.tick();
         if let Some(account) = self.accounts.get_mut(&job) {
+            account.added = Some(now);
             account.known = true;
         }
     }
@@ -285,9 +307,9 @@ impl Accountant {
         found
     }
 
-    /// Jobs that are neither finished nor gone, as far as is known.
+    /// Jobs that are known to be there, and neither finished nor gone, as far as is known.
     pub fn unfinished(&self) -> Vec<Job> {
-        let unfinished = |a: &Account| matches!(a.fate, Fate::Unfinished);
+        let unfinished = |a: &Account| a.known && matches!(a.fate, Fate::Unfinished);
         self.accounts.iter().filter(|(_, a)| unfinished(a)).map(|(job, _)| *job).collect()
     }
 
@@ -299,15 +321,50 @@ impl Accountant {
     /// The job was looked at while nothing else was going on, which settles what was in doubt.
     /// True when its result is to be looked at too.
     pub fn observed(&mut self, job: Job, found: Option<&Inspection>, now_ms: u64) -> bool {
-        let known = self.tick();
+        let (known, doubts_last) = (self.tick(), self.doubts_last);
         let Some(account) = self.accounts.get_mut(&job) else { return false };
-        match found {
+        let doubts = (account.open_delete, account.open_finishes.clone());
+        let has_result = match found {
             None => {
-                account.settle_absent(known, &mut self.charges);
+                account.settle_absent(known, doubts_last, &mut self.charges);
                 false
             }
             Some(found) => account.settle_present(found, now_ms, &mut self.charges),
+        };
+        if doubts_last && account.exists() {
+            (account.open_delete, account.open_finishes) = doubts;
         }
+        has_result
+    }
+
+    /// A job is about to be looked at while others work. What is shown is for [`Accountant::glimpsed`].
+    pub fn look_asked(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// What was shown to somebody who asked then: all that was acknowledged before that must show.
+    pub fn glimpsed(&mut self, job: Job, asked: u64, found: Option<&Inspection>) {
+        let Some(account) = self.accounts.get(&job).filter(|account| !account.open_delete) else {
+            return;
+        };
+        self.tally.looks += 1;
+        let complaint = match (&account.fate, found.map(|found| found.state)) {
+            (Fate::Unfinished | Fate::Finished { .. }, None)
+                if account.added.is_some_and(|added| added < asked) =>
+            {
+                "is not shown after its add was acknowledged"
+            }
+            (Fate::Finished { known, finish }, Some(state))
+                if *known < asked && state != finish.state() =>
+            {
+                "is not shown as it was finished before"
+            }
+            (Fate::Deleted { known }, Some(_)) if *known < asked => {
+                "is shown after its delete was acknowledged"
+            }
+            _ => return,
+        };
+        self.charges.lost(job, complaint);
     }
 
     /// The result of a finished job was looked at, which settles how it finished.
@@ -419,12 +476,13 @@ impl Account {
     }
 
     /// The server does not know the job: what was in doubt did or did not happen.
-    fn settle_absent(&mut self, known: u64, charges: &mut Charges) {
+    fn settle_absent(&mut self, known: u64, doubts_last: bool, charges: &mut Charges) {
         let doubted = std::mem::take(&mut self.open_delete);
         self.open_finishes.clear();
         match self.fate {
             Fate::Deleted { .. } | Fate::NeverWas | Fate::Lost => {}
             _ if doubted => self.fate = Fate::Deleted { known },
+            _ if !self.known && doubts_last => {}
             _ if !self.known => self.fate = Fate::NeverWas,
             _ => {
                 let was = if self.fate == Fate::Unfinished { "added" } else { "finished" };
@@ -459,7 +517,7 @@ impl Account {
         self.settle_counts(found, charges);
         match (&self.fate, found.state) {
             (Fate::Finished { finish, .. }, state) => {
-                let expected = if finish.outcome.0 { 1 } else { 2 };
+                let expected = finish.state();
                 if state != expected {
                     let text = format!("is in state {state}, was finished into {expected}");
                     charges.lost(job, text);
@@ -538,7 +596,9 @@ impl Account {
             (Some(found), Fate::Finished { finish, .. }) if finish.outcome == *found => return,
             (Some(_), Fate::Finished { .. }) => "has another result than was acknowledged",
             (Some(found), Fate::Unfinished) => {
-                let doubted = open.into_iter().find(|finish| finish.outcome == *found);
+                // A fail that was answered may be the last one, if others that were not have happened.
+                let mut possible = open.into_iter().chain(self.last_fail.clone());
+                let doubted = possible.find(|finish| finish.outcome == *found);
                 let ran_out = self.terms.attempts_max > 0 && !found.0;
                 let by_itself = ran_out.then(|| Finish { outcome: found.clone(), sent: known });
                 match doubted.or(by_itself) {

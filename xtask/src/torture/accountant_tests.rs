@@ -25,6 +25,13 @@ impl History {
         Self { books, now_ms: 1_000 }
     }
 
+    /// The same with the books of a cluster.
+    fn in_cluster(terms: Terms) -> Self {
+        let mut history = Self::new(terms);
+        history.books.doubts_last = true;
+        history
+    }
+
     fn added(terms: Terms) -> Self {
         let mut history = Self::new(terms);
         history.books.add_answered(JOB, &Answer::Done);
@@ -293,4 +300,67 @@ fn the_sweep_comes_to_every_finished_job_but_those_that_are_kept() {
     }
     let expected: Vec<u64> = (1..=200).filter(|n| n % KEPT_EVERY != 0 && *n != 5).collect();
     assert_eq!(swept, expected);
+}
+
+#[test]
+fn in_a_cluster_what_was_not_answered_may_still_happen() {
+    let mut late = History::in_cluster(plain()).absent();
+    late.books.close();
+    late.seen(0, 0, 0).honest();
+    let added = || {
+        let mut history = History::in_cluster(plain());
+        history.books.add_answered(JOB, &Answer::Done);
+        history
+    };
+    added().leased().sent(WON).seen(4, 1, 0).seen(1, 1, 0).result(WON).honest();
+    let mut deleted = added();
+    assert!(deleted.books.delete_sent(JOB));
+    deleted.seen(0, 0, 0).absent().honest();
+}
+
+#[test]
+fn in_a_cluster_what_was_answered_is_in_no_doubt() {
+    let added = || {
+        let mut history = History::in_cluster(Terms { durable_leases: true, ..plain() });
+        history.books.add_answered(JOB, &Answer::Done);
+        history
+    };
+    added().absent().charged(Charge::Lost, "not there");
+    added().leased().finished(WON).seen(3, 1, 0).charged(Charge::Lost, "was finished into 1");
+    added().deleted().seen(0, 0, 0).charged(Charge::Lost, "again after its delete");
+    added().leased().crashed().leased().charged(Charge::Broken, "another lease was live");
+    added().leased().finished(WON).leased().charged(Charge::Broken, "after its finish");
+}
+
+#[test]
+fn who_looks_is_shown_what_was_acknowledged_before() {
+    let looked = |mut history: History, asked: u64, state: Option<u8>| {
+        let shown = |state| Inspection { state, payload: JOB.payload(), ..Inspection::default() };
+        history.books.glimpsed(JOB, asked, state.map(shown).as_ref());
+        history
+    };
+    let lives = [
+        (History::added(plain()), None, "add was"),
+        (History::added(plain()).leased().finished(WON), Some(4), "finished before"),
+        (History::added(plain()).deleted(), Some(0), "delete was"),
+    ];
+    for (mut history, stale, text) in lives {
+        let history = looked(history.honest(), 0, stale).honest();
+        let mut history = history;
+        let now = history.books.look_asked();
+        looked(history, now, stale).charged(Charge::Lost, text);
+    }
+    let mut doubted = History::added(plain());
+    assert!(doubted.books.delete_sent(JOB));
+    let now = doubted.books.look_asked();
+    looked(looked(doubted, now, None), now, Some(0)).honest();
+}
+
+#[test]
+fn the_last_fail_may_be_an_answered_one_behind_one_in_doubt() {
+    let second = (false, &b"second"[..]);
+    let mut history = History::in_cluster(retried());
+    history.books.add_answered(JOB, &Answer::Done);
+    let history = history.leased().sent(FAILED).leased().finished(second).seen(2, 2, 2);
+    history.result(second).honest();
 }

@@ -86,7 +86,7 @@ impl Torture<'_> {
             let fresh = Torture { books: Books::new(), setup: self.setup.clone(), ..*self };
             fresh.cycle(&mut dice, End::Kill)?;
             let server = fresh.start(None)?;
-            fresh.check(&mut Client::connect(server.address())?)?;
+            check(&fresh.books, &mut Client::connect(server.address())?)?;
             server.kill()?;
             let books = fresh.books.open();
             acknowledged += books.tally().adds;
@@ -119,7 +119,7 @@ impl Torture<'_> {
         let leak_seed = dice.percent(50).then(|| dice.next());
         let server = self.start(leak_seed)?;
         let address = server.address();
-        self.check(&mut Client::connect(address)?)?;
+        check(&self.books, &mut Client::connect(address)?)?;
         self.verdict()?;
 
         let time = self.load_time(dice);
@@ -158,79 +158,89 @@ impl Torture<'_> {
         server.kill()
     }
 
-    /// Looks at every job, and at the result of every finished one.
-    pub(super) fn check(&self, client: &mut Client) -> Result<()> {
-        let jobs = self.books.open().jobs();
-        let mut finished = Vec::new();
-        for jobs in jobs.chunks(CHECK_DEPTH) {
-            for job in jobs {
-                client.ask(&format!("inspect job {job}"))?;
-            }
-            for job in jobs {
-                let found = client.hear_inspection()?;
-                let now_ms = self.books.now_ms();
-                if self.books.open().observed(*job, found.as_ref(), now_ms) {
-                    finished.push(*job);
-                }
-            }
-        }
-        for jobs in finished.chunks(CHECK_DEPTH) {
-            for job in jobs {
-                client.ask(&format!("result {job} 0"))?;
-            }
-            for job in jobs {
-                let found = client.hear_result()?;
-                self.books.open().observed_result(*job, found.as_ref());
-            }
-        }
-        Ok(())
-    }
-
     /// The last server: whatever can be worked is worked, the rest is finished without a lease, and
     /// every job must have ended once.
     pub(super) fn drain(&self) -> Result<()> {
         let server = self.start(None)?;
         let mut client = Client::connect(server.address())?;
-        self.check(&mut client)?;
-        self.verdict()?;
-        while let Some(job) = lease(&self.books, &mut client, DRAINED_AFTER_MS)? {
-            finish(&self.books, &mut client, job, (true, b"drained".to_vec()))?;
-        }
-        let left = self.books.open().unfinished();
-        for job in left {
-            self.finish_held(&mut client, job)?;
-        }
-        self.check(&mut client)?;
-        self.books.open().close();
-        for queue in QUEUES.split(' ') {
-            let lens = client.queue_lens(queue)?;
-            ensure!(lens == (0, 0), "{queue} still has (ready, scheduled) jobs: {lens:?}");
-        }
-        self.verdict()?;
+        work_off(&self.books, &mut client)?;
+        close(&self.books, &mut client)?;
         drop(client);
         server.terminate()?;
 
         let server = self.start(None)?;
-        self.check(&mut Client::connect(server.address())?)?;
+        check(&self.books, &mut Client::connect(server.address())?)?;
         self.verdict()?;
         server.terminate()
-    }
-
-    /// A job that no lease gives any more is held by a worker that went away, or is dead.
-    fn finish_held(&self, client: &mut Client, job: Job) -> Result<()> {
-        client.ask(&format!("inspect job {job}"))?;
-        if let Some(found) = client.hear_inspection()?
-            && (found.state == 0 || found.state == 3)
-        {
-            self.books.open().complain(job, "is ready, but no lease gives it");
-        }
-        finish(&self.books, client, job, (true, b"held".to_vec()))?;
-        Ok(())
     }
 
     pub(super) fn verdict(&self) -> Result<()> {
         no_complaints(self.books.open().complaints())
     }
+}
+
+/// Looks at every job, and at the result of every finished one.
+pub(super) fn check(books: &Books, client: &mut Client) -> Result<()> {
+    let jobs = books.open().jobs();
+    let mut finished = Vec::new();
+    for jobs in jobs.chunks(CHECK_DEPTH) {
+        for job in jobs {
+            client.ask(&format!("inspect job {job}"))?;
+        }
+        for job in jobs {
+            let found = client.hear_inspection()?;
+            let now_ms = books.now_ms();
+            if books.open().observed(*job, found.as_ref(), now_ms) {
+                finished.push(*job);
+            }
+        }
+    }
+    for jobs in finished.chunks(CHECK_DEPTH) {
+        for job in jobs {
+            client.ask(&format!("result {job} 0"))?;
+        }
+        for job in jobs {
+            let found = client.hear_result()?;
+            books.open().observed_result(*job, found.as_ref());
+        }
+    }
+    Ok(())
+}
+
+/// Works whatever can be worked, finishes the rest without a lease, and looks at all of it.
+pub(super) fn work_off(books: &Books, client: &mut Client) -> Result<()> {
+    check(books, client)?;
+    no_complaints(books.open().complaints())?;
+    while let Some(job) = lease(books, client, DRAINED_AFTER_MS)? {
+        finish(books, client, job, (true, b"drained".to_vec()))?;
+    }
+    let left = books.open().unfinished();
+    for job in left {
+        finish_held(books, client, job)?;
+    }
+    check(books, client)
+}
+
+/// Every job must have ended once, and no queue have any left.
+pub(super) fn close(books: &Books, client: &mut Client) -> Result<()> {
+    books.open().close();
+    for queue in QUEUES.split(' ') {
+        let lens = client.queue_lens(queue)?;
+        ensure!(lens == (0, 0), "{queue} still has (ready, scheduled) jobs: {lens:?}");
+    }
+    no_complaints(books.open().complaints())
+}
+
+/// A job that no lease gives any more is held by a worker that went away, or is dead.
+fn finish_held(books: &Books, client: &mut Client, job: Job) -> Result<()> {
+    client.ask(&format!("inspect job {job}"))?;
+    if let Some(found) = client.hear_inspection()?
+        && (found.state == 0 || found.state == 3)
+    {
+        books.open().complain(job, "is ready, but no lease gives it");
+    }
+    finish(books, client, job, (true, b"held".to_vec()))?;
+    Ok(())
 }
 
 /// Fails with the first of the complaints, if there are any.

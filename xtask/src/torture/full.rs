@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::client::{Answer, Client};
-use super::cycles::Torture;
+use super::cycles::{Torture, check};
 use super::job::{Dice, Job};
 use super::load::{self, Books, Load, delete, finish, lease};
 
@@ -132,7 +132,7 @@ impl Torture<'_> {
             self.books.open().server_ended();
             server = self.start(None).context("starting on a full disk")?;
             client = Client::connect(server.address())?;
-            self.check(&mut client)?;
+            check(&self.books, &mut client)?;
             self.verdict()?;
             self.work_on(&mut client, dice).context("after a start on a full disk")?;
             self.verdict()?;

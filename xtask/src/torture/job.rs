@@ -128,6 +128,8 @@ pub struct Terms {
     pub fails_max: u32,
     /// On the accountant's clock; 0 for jobs that are ready at once.
     pub not_before_ms: u64,
+    /// No lease is given before it is durable, whatever the job.
+    pub durable_leases: bool,
 }
 
 impl Terms {
@@ -136,9 +138,10 @@ impl Terms {
         self.fails_max.max(1)
     }
 
-    /// Whether a lease of this job is durable before it is given (jobs with a maximum of attempts).
+    /// Whether a lease of this job is durable before it is given: in a cluster, and of jobs with a maximum of
+    /// attempts.
     pub fn lease_is_durable(&self) -> bool {
-        self.attempts_max > 0
+        self.durable_leases || self.attempts_max > 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ const TTL_MS: u64 = 86_400_000;
 const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
+/// So many of the newest jobs are looked at.
+const LOOKED_BACK: u64 = 40;
 /// How long the one that deletes looks away when it found nothing to delete.
 const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// Deletes under way at once.
@@ -31,6 +33,7 @@ pub struct Books {
     accountant: Mutex<Accountant>,
     next_job: AtomicU64,
     start: Instant,
+    of_cluster: bool,
 }
 
 impl Books {
@@ -39,7 +42,14 @@ impl Books {
             accountant: Mutex::new(Accountant::default()),
             next_job: AtomicU64::new(1),
             start: Instant::now(),
+            of_cluster: false,
         }
+    }
+
+    /// Those of a cluster: doubts last, and no lease is given before it is durable.
+    pub fn of_cluster() -> Self {
+        let accountant = Mutex::new(Accountant::of_cluster());
+        Self { accountant, of_cluster: true, ..Self::new() }
     }
 
     pub fn open(&self) -> MutexGuard<'_, Accountant> {
@@ -49,7 +59,7 @@ impl Books {
     /// A job that there has not been yet.
     pub fn next_job(&self) -> (Job, Terms) {
         let job = Job(self.next_job.fetch_add(1, Ordering::SeqCst));
-        (job, job.terms(self.now_ms()))
+        (job, Terms { durable_leases: self.of_cluster, ..job.terms(self.now_ms()) })
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -60,7 +70,10 @@ impl Books {
 /// The load of one cycle.
 pub struct Load<'a> {
     books: &'a Books,
-    address: SocketAddr,
+    /// One server, or the nodes of a cluster.
+    addresses: Vec<SocketAddr>,
+    /// Between two things that a client does.
+    pace: Duration,
     ending: Ending,
     adds_left: AtomicU64,
     /// The disk is small: adds may be refused for want of room.
@@ -74,9 +87,23 @@ impl<'a> Load<'a> {
     pub fn new(books: &'a Books, address: SocketAddr, adds_max: u64) -> Self {
         Self {
             books,
-            address,
+            addresses: vec![address],
+            pace: Duration::ZERO,
             ending: Ending::default(),
             adds_left: AtomicU64::new(adds_max),
+            small_disk: false,
+            to_the_end: false,
+        }
+    }
+
+    /// An endless load through the nodes of a cluster. A client whose connection ends goes to the next node.
+    pub fn through(books: &'a Books, addresses: Vec<SocketAddr>, pace: Duration) -> Self {
+        Self {
+            books,
+            addresses,
+            pace,
+            ending: Ending::default(),
+            adds_left: AtomicU64::new(u64::MAX),
             small_disk: false,
             to_the_end: false,
         }
@@ -95,7 +122,27 @@ impl<'a> Load<'a> {
     /// Runs the load for `time`, or until all jobs are added; then `end` ends the server under it.
     /// The second outcome fails with what should not have happened to the clients.
     pub fn run<T>(self, seed: u64, time: Duration, end: impl FnOnce() -> T) -> (T, Result<()>) {
-        let ended = std::thread::scope(|scope| {
+        self.beside(seed, |load, all_added| {
+            // Until the time is over or somebody has nothing left to do.
+            let _ = all_added.recv_timeout(time);
+            load.ending.begin();
+            end()
+        })
+    }
+
+    /// Runs the load for as long as `meanwhile` takes; then the clients stop. The second outcome is that of
+    /// [`Load::run`].
+    pub fn during<T>(self, seed: u64, meanwhile: impl FnOnce() -> T) -> (T, Result<()>) {
+        self.beside(seed, |load, _| {
+            let outcome = meanwhile();
+            load.ending.begin();
+            outcome
+        })
+    }
+
+    /// Runs the clients beside `act`, which gets what they say when they have nothing left to do.
+    fn beside<T>(self, seed: u64, act: impl FnOnce(&Self, &Receiver<()>) -> T) -> (T, Result<()>) {
+        let outcome = std::thread::scope(|scope| {
             let (done, all_added) = channel();
             for n in 0..PRODUCERS {
                 let (load, done) = (&self, done.clone());
@@ -105,15 +152,17 @@ impl<'a> Load<'a> {
                 let (load, done) = (&self, done.clone());
                 scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
             }
+            for n in 0..self.readers() {
+                let (load, done) = (&self, done.clone());
+                let first = seed.wrapping_add(n);
+                scope.spawn(move || load.client(|c, d| load.look(c, d), first, done));
+            }
             let (load, sweeps) = (&self, done.clone());
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
-            // Until the time is over or somebody has nothing left to do.
-            let _ = all_added.recv_timeout(time);
-            self.ending.begin();
-            end()
+            act(&self, &all_added)
         });
-        (ended, self.ending.verdict())
+        (outcome, self.ending.verdict())
     }
 
     fn goes_on(&self) -> bool {
@@ -128,13 +177,18 @@ impl<'a> Load<'a> {
         done: Sender<()>,
     ) {
         let mut dice = Dice::new(seed);
-        let outcome = Client::connect(self.address).and_then(|mut client| {
+        let mut serve = |address: SocketAddr| {
+            let mut client = Client::connect(address)?;
             while self.goes_on() {
                 act(&mut client, &mut dice)?;
+                std::thread::sleep(self.pace);
             }
             Ok(())
-        });
-        self.ending.client_done(outcome);
+        };
+        match self.addresses[..] {
+            [address] => self.ending.client_done(serve(address)),
+            _ => self.ending.client_of_all(&self.addresses, seed as usize, serve),
+        }
         // Nobody listens any more when the server is ending.
         let _ = done.send(());
     }
@@ -156,6 +210,22 @@ impl<'a> Load<'a> {
             // Workq lets anybody finish a job, leased or not.
             finish(self.books, client, job, (true, dice.bytes(20)))?;
         }
+        Ok(())
+    }
+
+    /// One for each node of a cluster, where one that leads no more must not answer.
+    fn readers(&self) -> u64 {
+        if self.addresses.len() > 1 { self.addresses.len() as u64 } else { 0 }
+    }
+
+    /// Looks at one of the newest jobs while others work on it.
+    fn look(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
+        let next = self.books.next_job.load(Ordering::SeqCst);
+        let job = Job(next.saturating_sub(1 + dice.below(LOOKED_BACK)));
+        let asked = self.books.open().look_asked();
+        client.ask(&format!("inspect job {job}"))?;
+        let found = client.hear_inspection()?;
+        self.books.open().glimpsed(job, asked, found.as_ref());
         Ok(())
     }
 

@@ -20,6 +20,9 @@ pub enum Mode {
     /// Through every door, beside all that can go wrong: SIGSTOP, a full disk, short writes, no descriptors, floods of
     /// half-open connections, a clock that jumps; then SIGKILL and a power cut, or syncs or writes fail
     Chaos,
+    /// Three nodes on a shared log, whose processes are killed and stopped and whose network is cut, while jobs come and
+    /// go through every door of all nodes (partitions need root)
+    Cluster,
     /// The disk runs full: new jobs are refused, the others are worked on (needs root)
     Full,
 }
@@ -37,6 +40,25 @@ impl Mode {
     }
 }
 
+/// What keeps the log of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogKind {
+    /// Three servers of NATS JetStream, which sync always
+    Nats,
+    /// A PostgreSQL server and the standby that it waits for
+    Pgsql,
+}
+
+impl LogKind {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nats => "nats",
+            Self::Pgsql => "pgsql",
+        }
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -48,4 +70,6 @@ pub struct Options {
     pub program: PathBuf,
     /// The power-cut library.
     pub library: PathBuf,
+    /// The logs of the clusters, one run for each.
+    pub logs: Vec<LogKind>,
 }

@@ -43,6 +43,10 @@ struct Account {
     /// The server's name for it, once it acknowledged the job.
     name: Option<String>,
     finish: Finish,
+    /// When the finish was acknowledged: the count of the books.
+    finished_at: u64,
+    /// Workers have got it.
+    delivered: bool,
     seen_done: bool,
     /// Jobq's states as they were sent; those before `state` are past, the one there was
     /// acknowledged last, those behind it are in doubt.
@@ -51,6 +55,13 @@ struct Account {
 }
 
 impl Account {
+    /// The finish is acknowledged, now if it was not before.
+    fn finish(&mut self, now: u64) {
+        if self.finish < Finish::Acknowledged {
+            (self.finish, self.finished_at) = (Finish::Acknowledged, now);
+        }
+    }
+
     fn awaits_worker(&self) -> bool {
         self.door != Door::Jobq && self.finish == Finish::No
     }
@@ -66,6 +77,8 @@ pub struct Tally {
     pub doubted: u64,
     /// Submits that a full disk refused.
     pub refused: u64,
+    /// Jobs that a worker got after another one had, of which no finish was acknowledged.
+    pub again: u64,
 }
 
 /// The books of one run.
@@ -80,6 +93,10 @@ pub struct Books {
     waiting: u64,
     /// Checks so far.
     checks: u64,
+    /// Counts what is noted: which of two things was known first.
+    order: u64,
+    /// A request that was not answered may still happen after the job was looked at.
+    doubts_last: bool,
 }
 
 /// So many jobs wait for workers at most, or the checks become endless.
@@ -88,6 +105,16 @@ const WAITING_MAX: u64 = 400;
 const DONE_CHECKED_EVERY: u64 = 16;
 
 impl Books {
+    /// Those of a cluster, through which requests may be on their way for longer than anybody waits.
+    pub fn of_cluster() -> Self {
+        Self { doubts_last: true, ..Self::default() }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
     /// Whether workers have enough to do.
     pub fn has_enough(&self) -> bool {
         self.waiting >= WAITING_MAX
@@ -98,8 +125,16 @@ impl Books {
         self.last += 1;
         let job = self.last;
         let states = first_state.into_iter().collect();
-        let account =
-            Account { door, name: None, finish: Finish::No, seen_done: false, states, state: 0 };
+        let account = Account {
+            door,
+            name: None,
+            finish: Finish::No,
+            finished_at: 0,
+            delivered: false,
+            seen_done: false,
+            states,
+            state: 0,
+        };
         self.accounts.insert(job, account);
         job
     }
@@ -119,15 +154,24 @@ impl Books {
         self.tally.refused += 1;
     }
 
-    /// A worker got a job.
-    pub fn delivered(&mut self, job: u64) {
-        let text = match self.accounts.get(&job) {
+    /// A worker is about to ask for a job. What comes back is for [`Books::delivered`].
+    pub fn work_asked(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// A worker got a job that it asked for then.
+    pub fn delivered(&mut self, job: u64, asked: u64) {
+        let text = match self.accounts.get_mut(&job) {
             None => "was delivered and never submitted",
-            Some(account) if account.finish == Finish::Acknowledged => {
-                "was delivered after its finish was acknowledged"
-            }
             Some(account) if account.door == Door::Jobq => "is parked and was delivered",
-            Some(_) => return,
+            Some(account) if account.finish != Finish::Acknowledged => {
+                self.tally.again += u64::from(account.delivered);
+                account.delivered = true;
+                return;
+            }
+            // It may have been given away before, and come late.
+            Some(account) if asked < account.finished_at => return,
+            Some(_) => "was delivered after its finish was acknowledged",
         };
         self.complain(job, text);
     }
@@ -141,8 +185,9 @@ impl Books {
     }
 
     pub fn finish_answered(&mut self, job: u64) {
+        let now = self.tick();
         if let Some(account) = self.accounts.get_mut(&job) {
-            account.finish = Finish::Acknowledged;
+            account.finish(now);
             self.tally.finishes += 1;
         }
     }
@@ -168,6 +213,11 @@ impl Books {
         }
     }
 
+    /// How often jobs were looked at.
+    pub fn checks(&self) -> u64 {
+        self.checks
+    }
+
     /// Jobs the server knows, with its names for them, that are to be looked at now: those that were seen to be done
     /// before in some of the checks, and in the last one.
     pub fn due_for_check(&mut self, is_last: bool) -> Vec<(u64, Door, String)> {
@@ -182,18 +232,20 @@ impl Books {
 
     /// How a job stands, by the API: `None` when it is not there.
     pub fn observed(&mut self, job: u64, status: Option<&str>) {
+        let (now, doubts_last) = (self.tick(), self.doubts_last);
         let Some(account) = self.accounts.get_mut(&job) else { return };
         let text = match (status, account.finish) {
             (None, _) => "was acknowledged and is not there",
             (Some("done"), Finish::No) => "is done, and nobody finished it",
             (Some("done"), _) => {
                 self.tally.doubted += u64::from(account.finish == Finish::Doubted);
-                account.finish = Finish::Acknowledged;
+                account.finish(now);
                 account.seen_done = true;
                 return;
             }
             (Some("dead"), _) => "is dead, and nobody failed it",
             (Some(_), Finish::Acknowledged) => "is unfinished after its finish was acknowledged",
+            (Some(_), Finish::Doubted) if doubts_last => return,
             (Some(_), finish) => {
                 self.waiting += u64::from(finish == Finish::Doubted && account.door != Door::Jobq);
                 account.finish = Finish::No;
@@ -203,17 +255,29 @@ impl Books {
         self.complain(job, text);
     }
 
-    /// The state of a Jobq job, by Jobq. What was in doubt is settled by it.
+    /// The state of a Jobq job, by Jobq. What was in doubt is settled by it, unless doubts last.
     pub fn observed_state(&mut self, job: u64, found: &Value) {
         let Some(account) = self.accounts.get_mut(&job) else { return };
         let possible = account.states.get(account.state..).unwrap_or_default();
         match possible.iter().position(|state| state == found) {
             Some(at) => {
                 account.state += at;
-                account.states.truncate(account.state + 1);
+                if !self.doubts_last {
+                    account.states.truncate(account.state + 1);
+                }
             }
             None => self.complain(job, &format!("has the state {found}, none it can have")),
         }
+    }
+
+    /// How many acknowledged jobs wait for workers, or are with some whose finish was not acknowledged.
+    pub fn unfinished(&self) -> usize {
+        let is_unfinished = |account: &&Account| {
+            account.door != Door::Jobq
+                && account.name.is_some()
+                && account.finish < Finish::Acknowledged
+        };
+        self.accounts.values().filter(is_unfinished).count()
     }
 
     pub fn complain(&mut self, job: u64, text: &str) {
@@ -296,11 +360,49 @@ mod tests {
     #[test]
     fn an_acknowledged_finish_lasts() {
         let (mut books, job) = books_with(Door::Lightjq);
+        let early = books.work_asked();
         books.finish_sent(job);
+        assert_eq!(books.unfinished(), 1);
         books.finish_answered(job);
-        books.delivered(job);
+        assert_eq!(books.unfinished(), 0);
+        books.delivered(job, early);
+        assert_eq!(books.complaints(), [""; 0], "it was given away before");
+        let late = books.work_asked();
+        books.delivered(job, late);
         books.observed(job, Some("leased"));
         assert_eq!(books.complaints().len(), 2);
+    }
+
+    #[test]
+    fn in_a_cluster_doubts_last() {
+        let mut books = Books::of_cluster();
+        let job = books.submit_sent(Door::Workq, None);
+        books.submit_answered(job, "1".to_owned());
+        books.finish_sent(job);
+        for status in ["leased", "ready", "done"] {
+            books.observed(job, Some(status));
+        }
+        assert_eq!(books.complaints(), [""; 0]);
+        books.observed(job, Some("ready"));
+        assert_eq!(books.complaints().len(), 1);
+        let parked = books.submit_sent(Door::Jobq, Some(json!(0)));
+        books.submit_answered(parked, "2".to_owned());
+        books.state_sent(parked, json!(1));
+        for state in [0, 1] {
+            books.observed_state(parked, &json!(state));
+        }
+        assert_eq!(books.complaints().len(), 1);
+    }
+
+    #[test]
+    fn who_gets_what_another_one_got_is_counted() {
+        let (mut books, job) = books_with(Door::Gearman);
+        for again in [0, 1, 2] {
+            let asked = books.work_asked();
+            books.delivered(job, asked);
+            assert_eq!(books.tally().again, again);
+        }
+        assert_eq!(books.complaints(), [""; 0]);
     }
 
     #[test]

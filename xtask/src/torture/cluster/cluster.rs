@@ -1,0 +1,238 @@
+//! The processes of a cluster: started, hit by a fault, healed, and waited for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use spindle_testkit::Place;
+
+use super::faults::{Member, Plan, Roles};
+use super::log_servers::LogServers;
+use super::network::{Network, Permitted};
+use super::node::{CLUSTER_PORT, Node};
+use crate::torture::mode::LogKind;
+use crate::torture::server::Addresses;
+
+const NODES: [&str; 3] = ["one", "two", "three"];
+/// After a fault is over, the cluster must be whole again within this time.
+const WHOLE_WITHIN: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Nodes and the servers of their log. Dropping this kills them, and then, as the last of all, removes their network.
+pub struct Cluster {
+    nodes: Vec<Node>,
+    log: LogServers,
+    url: String,
+    program: PathBuf,
+    /// Why there is no network to cut.
+    no_network: Option<String>,
+    network: Option<Network>,
+}
+
+impl Cluster {
+    /// Starts all, and waits until one node leads. What nodes write goes to folders in this one.
+    pub fn start(kind: LogKind, program: &Path, root: &Path) -> Result<Self> {
+        let log_count = LogServers::count_of(kind);
+        let names = ["node-0", "node-1", "node-2", "log-0", "log-1", "log-2"];
+        let names = &names[..NODES.len() + log_count];
+        let (network, no_network) = match Network::make(names)? {
+            Permitted::Yes(network) => (Some(network), None),
+            Permitted::No(reason) => (None, Some(reason)),
+        };
+        let place = |index| network.as_ref().map_or(Place::Loopback, |it| it.place(index));
+        let places: Vec<Place> = (NODES.len()..names.len()).map(place).collect();
+        let log = LogServers::start(kind, &places)?;
+        let nodes = NODES.iter().enumerate();
+        let nodes = nodes.map(|(index, name)| Node::new(name, place(index), root));
+        let nodes = nodes.collect::<Result<Vec<_>>>()?;
+        let (url, program) = (log.url(), program.to_path_buf());
+        let mut cluster = Self { nodes, log, url, program, network, no_network };
+        for node in &mut cluster.nodes {
+            node.start(&cluster.program, &cluster.url)?;
+        }
+        cluster.await_whole()?;
+        Ok(cluster)
+    }
+
+    /// Where clients come to, by node.
+    pub fn addresses(&self) -> Vec<Addresses> {
+        self.nodes.iter().map(Node::addresses).collect()
+    }
+
+    /// Why connections can not be cut, if they can not.
+    pub fn no_network(&self) -> Option<&str> {
+        self.no_network.as_deref()
+    }
+
+    /// Whether clients are answered while any one process is gone.
+    pub fn survives_the_loss_of_one(&self) -> bool {
+        self.log.survive_the_loss_of_one()
+    }
+
+    /// Waits until all run, one node leads and the others follow it; who leads, and who leads the log.
+    pub fn await_whole(&self) -> Result<Roles> {
+        let deadline = Instant::now() + WHOLE_WITHIN;
+        loop {
+            if let Some(node) = self.nodes.iter().find(|node| node.has_ended()) {
+                bail!("the node {} ended by itself\n{}", node.name, self.messages());
+            }
+            let why_not = match self.roles() {
+                Ok(roles) => return Ok(roles),
+                Err(why) => why,
+            };
+            if Instant::now() > deadline {
+                let text = format!("not whole within {WHOLE_WITHIN:?}\n{}", self.messages());
+                return Err(why_not.context(text));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn roles(&self) -> Result<Roles> {
+        ensure!(self.log.are_ready(), "a server of the log is not ready");
+        let said = self.nodes.iter().map(Node::says).collect::<Result<Vec<_>>>()?;
+        let leads = |(status, word): &(u16, String)| *status == 200 && word == "ok";
+        let leader = said.iter().position(leads);
+        let leader = leader.with_context(|| format!("no node leads: {said:?}"))?;
+        let follows = format!("follower of {}", self.nodes[leader].name);
+        let agree = said
+            .iter()
+            .enumerate()
+            .all(|(at, (status, word))| at == leader || (*status == 200 && *word == follows));
+        ensure!(agree, "the nodes do not agree on who leads: {said:?}");
+        let (nodes, log_servers) = (self.nodes.len(), self.log.count());
+        Ok(Roles { leader, nodes, log_leader: self.log.leader()?, log_servers })
+    }
+
+    /// A fault begins, and is seen to have happened.
+    pub fn hit(&mut self, plan: &Plan) -> Result<()> {
+        for member in &plan.killed {
+            let pid = self.process(*member)?;
+            match *member {
+                Member::Node(index) => self.nodes[index].kill()?,
+                Member::Log(index) => self.log.kill(index),
+            }
+            ensure!(!Path::new(&format!("/proc/{pid}")).exists(), "{member:?} lives");
+        }
+        for member in &plan.stopped {
+            self.signal(*member, Signal::SIGSTOP)?;
+            await_stopped(self.process(*member)?)?;
+        }
+        for (from, to) in &plan.cut {
+            let (from, to) = (self.place_of(*from), self.place_of(*to));
+            self.network.as_mut().context("no network to cut")?.cut(from, to)?;
+        }
+        if let (Some((from, to)), Some(network)) = (plan.cut.first(), &self.network) {
+            let port = match to {
+                Member::Node(_) => CLUSTER_PORT,
+                Member::Log(_) => self.log.port()?,
+            };
+            network.ensure_cut(self.place_of(*from), self.place_of(*to), port)?;
+        }
+        Ok(())
+    }
+
+    /// The fault is over. Log servers that were killed are there before nodes are started.
+    pub fn heal(&mut self, plan: &Plan) -> Result<()> {
+        if let Some(network) = &mut self.network {
+            network.heal()?;
+        }
+        for member in &plan.stopped {
+            self.signal(*member, Signal::SIGCONT)?;
+        }
+        let killed = |wanted: fn(&Member) -> Option<usize>| plan.killed.iter().filter_map(wanted);
+        for index in killed(|it| if let Member::Log(index) = it { Some(*index) } else { None }) {
+            self.log.restart(index);
+        }
+        for index in killed(|it| if let Member::Node(index) = it { Some(*index) } else { None }) {
+            self.await_log()?;
+            self.nodes[index].start(&self.program, &self.url)?;
+        }
+        Ok(())
+    }
+
+    fn await_log(&self) -> Result<()> {
+        let deadline = Instant::now() + WHOLE_WITHIN;
+        while !self.log.are_ready() {
+            ensure!(Instant::now() < deadline, "the log is not ready\n{}", self.messages());
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn process(&self, member: Member) -> Result<Pid> {
+        let pid = match member {
+            Member::Node(index) => self.nodes[index].process().map(|process| process.pid()),
+            Member::Log(index) => self.log.process(index),
+        };
+        pid.with_context(|| format!("{member:?} does not run"))
+    }
+
+    fn signal(&self, member: Member, signal: Signal) -> Result<()> {
+        match member {
+            Member::Node(index) => {
+                let process = self.nodes[index].process().context("it does not run")?;
+                process.signal(signal);
+            }
+            Member::Log(index) => self.log.signal(index, signal),
+        }
+        Ok(())
+    }
+
+    /// Nodes come first in the network.
+    fn place_of(&self, member: Member) -> usize {
+        match member {
+            Member::Node(index) => index,
+            Member::Log(index) => self.nodes.len() + index,
+        }
+    }
+
+    /// Kills all nodes at once, and starts them again.
+    pub fn restart_all_nodes(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            node.kill()?;
+        }
+        for node in &mut self.nodes {
+            node.start(&self.program, &self.url)?;
+        }
+        self.await_whole().map(drop)
+    }
+
+    /// Writes what servers of the log said beside what nodes said.
+    pub fn keep_messages(&self, root: &Path) -> Result<()> {
+        self.log.keep_messages(root)
+    }
+
+    /// What each node says of itself, and wrote last.
+    pub fn messages(&self) -> String {
+        let each = self.nodes.iter().map(|node| {
+            let says = match node.says() {
+                Ok((status, word)) => format!("{status} {word}"),
+                Err(e) => format!("nothing: {e:#}"),
+            };
+            format!("--- {} says {says}, and wrote last:\n{}", node.name, node.messages())
+        });
+        each.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Waits until no thread of a process does anything any more.
+fn await_stopped(pid: Pid) -> Result<()> {
+    let deadline = Instant::now() + WHOLE_WITHIN;
+    loop {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
+        let is_stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+        };
+        if tasks.flatten().all(is_stopped) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "process {pid} is not stopped");
+        thread::sleep(Duration::from_millis(1));
+    }
+}

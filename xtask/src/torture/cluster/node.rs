@@ -1,0 +1,112 @@
+//! One node of Spindle: a process that is killed, stopped and started again.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use spindle_testkit::{Place, ServerProcess};
+
+use crate::torture::doors::Http;
+use crate::torture::server::Addresses;
+
+/// Where nodes listen that have an address of their own.
+const WORKQ_PORT: u16 = 9922;
+const GEARMAN_PORT: u16 = 4730;
+const HTTP_PORT: u16 = 7420;
+pub const CLUSTER_PORT: u16 = 9931;
+const QUOTED_BYTES: usize = 6_000;
+
+/// A node, which keeps its name, its folder and its addresses when it is killed.
+pub struct Node {
+    pub name: &'static str,
+    place: Place,
+    addresses: Addresses,
+    cluster: String,
+    folder: PathBuf,
+    process: Option<ServerProcess>,
+}
+
+impl Node {
+    /// One that is not started. Its data and its messages go to a folder of its name.
+    pub fn new(name: &'static str, place: Place, root: &Path) -> Result<Self> {
+        let address = |port| place.address(port).parse::<SocketAddr>();
+        let addresses = Addresses {
+            workq: address(WORKQ_PORT)?,
+            gearman: address(GEARMAN_PORT)?,
+            http: address(HTTP_PORT)?,
+        };
+        let (cluster, folder) = (place.address(CLUSTER_PORT), root.join(name));
+        fs::create_dir_all(&folder)?;
+        Ok(Self { name, place, addresses, cluster, folder, process: None })
+    }
+
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Starts it on this log; it is not waited for.
+    pub fn start(&mut self, program: &Path, log: &str) -> Result<()> {
+        ensure!(self.process.is_none(), "{} runs", self.name);
+        let mut command = self.place.attached(&[], program);
+        command.args(["serve", "--log", log, "--node", self.name, "--cluster-listen"]);
+        command.args([&self.cluster, "--jobd-master", "off", "--data"]).arg(&self.folder);
+        for (door, address) in [
+            ("workq", self.addresses.workq),
+            ("gearman", self.addresses.gearman),
+            ("http", self.addresses.http),
+        ] {
+            command.args([&format!("--{door}"), &address.to_string()]);
+            if !address.ip().is_loopback() {
+                command.args(["--insecure", door]);
+            }
+        }
+        let messages = File::options().create(true).append(true).open(self.messages_path())?;
+        self.process = Some(ServerProcess::start(command, &messages));
+        Ok(())
+    }
+
+    pub fn process(&self) -> Option<&ServerProcess> {
+        self.process.as_ref()
+    }
+
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.take().with_context(|| format!("{} does not run", self.name))?.kill();
+        Ok(())
+    }
+
+    /// Whether it ended though nobody killed it.
+    pub fn has_ended(&self) -> bool {
+        self.process.as_ref().is_some_and(ServerProcess::has_ended)
+    }
+
+    /// What it says of itself, with the status of the answer: `ok`, `follower of one`, `no_leader` and so on.
+    pub fn says(&self) -> Result<(u16, String)> {
+        let answer = Http::connect(self.addresses.http)?.get("/readyz")?;
+        let word = match &answer.body["status"] {
+            Value::String(word) => word.clone(),
+            other => other.to_string(),
+        };
+        Ok((answer.status, word))
+    }
+
+    fn messages_path(&self) -> PathBuf {
+        self.folder.join("messages")
+    }
+
+    /// The end of what it wrote to standard error.
+    pub fn messages(&self) -> String {
+        let text = fs::read_to_string(self.messages_path()).unwrap_or_default();
+        let from = text.floor_char_boundary(text.len().saturating_sub(QUOTED_BYTES));
+        text[from..].to_owned()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+}
