@@ -7,11 +7,11 @@
 //! anybody waits, through a cluster, such doubts last: the look shows what has happened, and
 //! not what will never happen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Display, Formatter};
 
 use super::client::{Answer, Delivery, Inspection, Outcome};
-use super::job::{Job, Terms};
+use super::job::{Dice, Job, Terms};
 
 /// What the server is charged with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,12 +139,16 @@ pub struct Accountant {
     tally: Tally,
     /// Where the sweep goes on.
     swept: Job,
+    /// Jobs whose finish or delete was acknowledged last.
+    ended: VecDeque<Job>,
     /// What was not answered may still happen after the job was looked at.
     doubts_last: bool,
 }
 
 /// One job in so many is never swept.
 const KEPT_EVERY: u64 = 16;
+/// So many jobs that ended last are remembered.
+const ENDED_MAX: usize = 32;
 /// Accounts looked at in one step of the sweep.
 const SWEEP_STEP: u64 = 64;
 
@@ -242,6 +246,7 @@ impl Accountant {
             Answer::Done => {
                 self.tally.finishes += 1;
                 account.accept(finish, known, &mut self.charges);
+                self.has_ended(job);
             }
             // Somebody else's finish may be answered after this one, and a lease that ran out may
             // have been the last attempt.
@@ -284,6 +289,7 @@ impl Accountant {
             Answer::Done => {
                 account.fate = Fate::Deleted { known };
                 self.tally.deletes += 1;
+                self.has_ended(job);
             }
             Answer::NotFound => {
                 account.fate = Fate::Lost;
@@ -337,9 +343,19 @@ impl Accountant {
         has_result
     }
 
-    /// A job is about to be looked at while others work. What is shown is for [`Accountant::glimpsed`].
-    pub fn look_asked(&mut self) -> u64 {
-        self.tick()
+    fn has_ended(&mut self, job: Job) {
+        self.ended.push_back(job);
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    /// One of the jobs that ended last is about to be looked at while others work. What is shown is for
+    /// [`Accountant::glimpsed`].
+    pub fn look_asked(&mut self, dice: &mut Dice) -> Option<(Job, u64)> {
+        let among = u64::try_from(self.ended.len()).ok().filter(|len| *len > 0)?;
+        let job = *self.ended.get(dice.below(among) as usize)?;
+        Some((job, self.tick()))
     }
 
     /// What was shown to somebody who asked then: all that was acknowledged before that must show.

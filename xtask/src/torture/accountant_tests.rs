@@ -344,15 +344,19 @@ fn who_looks_is_shown_what_was_acknowledged_before() {
         (History::added(plain()).leased().finished(WON), Some(4), "finished before"),
         (History::added(plain()).deleted(), Some(0), "delete was"),
     ];
-    for (mut history, stale, text) in lives {
+    for (history, stale, text) in lives {
         let history = looked(history.honest(), 0, stale).honest();
         let mut history = history;
-        let now = history.books.look_asked();
+        let now = history.books.tick();
         looked(history, now, stale).charged(Charge::Lost, text);
     }
+    let mut ended = History::added(plain());
+    assert_eq!(ended.books.look_asked(&mut Dice::new(1)), None);
+    ended = ended.leased().finished(WON);
+    assert_eq!(ended.books.look_asked(&mut Dice::new(1)).map(|(job, _)| job), Some(JOB));
     let mut doubted = History::added(plain());
     assert!(doubted.books.delete_sent(JOB));
-    let now = doubted.books.look_asked();
+    let now = doubted.books.tick();
     looked(looked(doubted, now, None), now, Some(0)).honest();
 }
 

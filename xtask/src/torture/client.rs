@@ -80,6 +80,13 @@ impl Client {
         Ok(Self { hear: BufReader::new(say.try_clone()?), say })
     }
 
+    /// The same for somebody who does not wait for long.
+    pub fn impatient(address: SocketAddr, answer_within: Duration) -> io::Result<Self> {
+        let client = Self::connect(address)?;
+        client.say.set_read_timeout(Some(answer_within))?;
+        Ok(client)
+    }
+
     /// `add`, `schedule`, `complete`, `fail`: a line that ends in the payload's size, the payload.
     pub fn send(&mut self, head: &str, payload: &[u8], flags: &str) -> io::Result<Answer> {
         let mut bytes = format!("{head} {}{flags}\r\n", payload.len()).into_bytes();

@@ -38,6 +38,16 @@ impl Ending {
         }
     }
 
+    /// Somebody who may go unanswered, and is surprised by nothing but odd answers.
+    pub fn glimpse_done(&self, outcome: io::Result<()>) {
+        if let Err(e) = outcome {
+            if e.kind() == ErrorKind::InvalidData {
+                self.surprise(&e);
+            }
+            thread::sleep(TURNED_AWAY_FOR);
+        }
+    }
+
     fn surprise(&self, e: &io::Error) {
         let mut surprises = self.surprises.lock().unwrap_or_else(PoisonError::into_inner);
         surprises.push(format!("a client's connection: {e}"));

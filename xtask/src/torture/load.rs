@@ -21,8 +21,8 @@ const TTL_MS: u64 = 86_400_000;
 const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
-/// So many of the newest jobs are looked at.
-const LOOKED_BACK: u64 = 40;
+/// Whoever looks at jobs waits so long for an answer.
+const LOOK_WITHIN: Duration = Duration::from_millis(250);
 /// How long the one that deletes looks away when it found nothing to delete.
 const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// Deletes under way at once.
@@ -152,10 +152,10 @@ impl<'a> Load<'a> {
                 let (load, done) = (&self, done.clone());
                 scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
             }
-            for n in 0..self.readers() {
-                let (load, done) = (&self, done.clone());
-                let first = seed.wrapping_add(n);
-                scope.spawn(move || load.client(|c, d| load.look(c, d), first, done));
+            // Where one leads no more, it must not answer what it remembers.
+            for (n, node) in self.addresses.iter().enumerate().filter(|_| self.is_of_cluster()) {
+                let load = &self;
+                scope.spawn(move || load.look_at_one_node(*node, Dice::new(seed ^ n as u64)));
             }
             let (load, sweeps) = (&self, done.clone());
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
@@ -213,20 +213,26 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// One for each node of a cluster, where one that leads no more must not answer.
-    fn readers(&self) -> u64 {
-        if self.addresses.len() > 1 { self.addresses.len() as u64 } else { 0 }
+    fn is_of_cluster(&self) -> bool {
+        self.addresses.len() > 1
     }
 
-    /// Looks at one of the newest jobs while others work on it.
-    fn look(&self, client: &mut Client, dice: &mut Dice) -> io::Result<()> {
-        let next = self.books.next_job.load(Ordering::SeqCst);
-        let job = Job(next.saturating_sub(1 + dice.below(LOOKED_BACK)));
-        let asked = self.books.open().look_asked();
-        client.ask(&format!("inspect job {job}"))?;
-        let found = client.hear_inspection()?;
-        self.books.open().glimpsed(job, asked, found.as_ref());
-        Ok(())
+    /// Looks at jobs that ended lately, through this node only. An answer that is held back is not waited for.
+    fn look_at_one_node(&self, node: SocketAddr, mut dice: Dice) {
+        let mut look = || {
+            let mut client = Client::impatient(node, LOOK_WITHIN)?;
+            while self.goes_on() {
+                std::thread::sleep(self.pace);
+                let Some((job, asked)) = self.books.open().look_asked(&mut dice) else { continue };
+                client.ask(&format!("inspect job {job}"))?;
+                let found = client.hear_inspection()?;
+                self.books.open().glimpsed(job, asked, found.as_ref());
+            }
+            Ok(())
+        };
+        while self.goes_on() {
+            self.ending.glimpse_done(look());
+        }
     }
 
     /// Deletes what is finished, so that most of the log is dead and its oldest part can go.

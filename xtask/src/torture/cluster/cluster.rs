@@ -20,6 +20,8 @@ use crate::torture::server::Addresses;
 const NODES: [&str; 3] = ["one", "two", "three"];
 /// After a fault is over, the cluster must be whole again within this time.
 const WHOLE_WITHIN: Duration = Duration::from_secs(120);
+/// A server of the log that is not ready after so long is started anew.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Nodes and the servers of their log. Dropping this kills them, and then, as the last of all, removes their network.
@@ -28,6 +30,7 @@ pub struct Cluster {
     log: LogServers,
     url: String,
     program: PathBuf,
+    restarts: u64,
     /// Why there is no network to cut.
     no_network: Option<String>,
     network: Option<Network>,
@@ -50,7 +53,7 @@ impl Cluster {
         let nodes = nodes.map(|(index, name)| Node::new(name, place(index), root));
         let nodes = nodes.collect::<Result<Vec<_>>>()?;
         let (url, program) = (log.url(), program.to_path_buf());
-        let mut cluster = Self { nodes, log, url, program, network, no_network };
+        let mut cluster = Self { nodes, log, url, program, restarts: 0, network, no_network };
         for node in &mut cluster.nodes {
             node.start(&cluster.program, &cluster.url)?;
         }
@@ -148,20 +151,37 @@ impl Cluster {
         for index in killed(|it| if let Member::Log(index) = it { Some(*index) } else { None }) {
             self.log.restart(index);
         }
+        self.bring_log_back()?;
         for index in killed(|it| if let Member::Node(index) = it { Some(*index) } else { None }) {
-            self.await_log()?;
             self.nodes[index].start(&self.program, &self.url)?;
         }
         Ok(())
     }
 
-    fn await_log(&self) -> Result<()> {
+    /// Waits until all servers of the log are ready. One in some hundred servers of NATS that were killed never
+    /// catches up, until it is started once more.
+    fn bring_log_back(&mut self) -> Result<()> {
         let deadline = Instant::now() + WHOLE_WITHIN;
+        let mut patience = Instant::now() + CAUGHT_UP_WITHIN;
         while !self.log.are_ready() {
             ensure!(Instant::now() < deadline, "the log is not ready\n{}", self.messages());
+            if Instant::now() > patience {
+                for index in self.log.unready() {
+                    eprintln!("log server {index} does not catch up: it is started anew");
+                    self.log.kill(index);
+                    self.log.restart(index);
+                    self.restarts += 1;
+                }
+                patience = Instant::now() + CAUGHT_UP_WITHIN;
+            }
             thread::sleep(POLL);
         }
         Ok(())
+    }
+
+    /// How many servers of the log were started anew because they did not catch up.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
     }
 
     fn process(&self, member: Member) -> Result<Pid> {

@@ -114,6 +114,16 @@ impl LogServers {
         }
     }
 
+    /// Those of NATS that run and are not ready. One of PostgreSQL comes back, or does not start.
+    pub fn unready(&self) -> Vec<usize> {
+        match self {
+            Self::Nats(servers) => {
+                (0..self.count()).filter(|index| !servers.is_ready(*index)).collect()
+            }
+            Self::Pgsql(_) => Vec::new(),
+        }
+    }
+
     /// Kills one with all of its processes, as a crash of its machine does.
     pub fn kill(&mut self, index: usize) {
         match self {

@@ -123,7 +123,8 @@ impl Run<'_> {
         Ok(format!(
             "torture cluster, log in {}: {cycles} cycles: {happened}{partitions}; faults that last: {:.1} s; \
              acknowledged {} adds, {} leases, {} finishes, {} deletes, {} looks at jobs beside them; through all doors: {}; {} given out again that \
-             nobody had finished; answers in calm: {} through the leader, {} through followers; nothing lost, nothing \
+             nobody had finished; answers in calm: {} through the leader, {} through followers; {} servers of the log that did not catch \
+             up were started anew; nothing lost, nothing \
              done again\n{}",
             kind.name(),
             fault_time(self.options).as_secs_f64(),
@@ -136,6 +137,7 @@ impl Run<'_> {
             of_doors.again,
             self.report.through_leader,
             self.report.through_followers,
+            self.cluster.restarts(),
             self.report.silences(),
         ))
     }
