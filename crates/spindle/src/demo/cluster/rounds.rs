@@ -125,13 +125,17 @@ impl<'a> Rounds<'a> {
         let next = self.stage.await_leader(self.nodes, Some(leader.name))?;
         self.client.unfinished().context("the new leader does not answer")?;
         self.shared.answered();
-        let ms = grouped(self.shared.longest_pause().as_millis() as u64);
-        self.screen.line(format!(
-            "{} leads now, epoch {}; clients had no answer for {ms} ms",
-            next.name, next.epoch
-        ));
-        self.leader = next;
+        self.lead(next);
         self.revive()
+    }
+
+    /// Another node leads, since it was looked how long nobody was answered.
+    fn lead(&mut self, leader: Leader) {
+        self.leader = leader;
+        let ms = grouped(self.shared.longest_pause().as_millis() as u64);
+        let Leader { name, epoch } = leader;
+        self.screen
+            .line(format!("{name} leads now, epoch {epoch}; clients had no answer for {ms} ms"));
     }
 
     /// Starts servers again that were killed, by the demo or by whoever watches it.
@@ -145,8 +149,11 @@ impl<'a> Rounds<'a> {
     fn say(&mut self, now: Numbers) -> anyhow::Result<()> {
         self.said = Instant::now();
         let leader = self.stage.await_leader(self.nodes, None)?;
-        if leader.epoch != self.leader.epoch {
-            self.leader = leader;
+        if leader.epoch == self.leader.epoch {
+            self.shared.longest_pause();
+        } else {
+            // Somebody else had it stop.
+            self.lead(leader);
         }
         let count = |count: usize| grouped(count as u64);
         let mut line = format!(
