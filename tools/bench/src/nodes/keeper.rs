@@ -20,7 +20,7 @@ pub(crate) enum Keeper {
 /// One that runs; dropping it ends its servers.
 pub(super) enum Keeping {
     Nats(NatsServers),
-    Postgres { primary: PostgresServer, _standby: PostgresServer },
+    Postgres { primary: Box<PostgresServer>, _standby: Box<PostgresServer> },
 }
 
 impl Keeper {
@@ -54,7 +54,7 @@ impl Keeper {
                     primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync"
                 });
                 use_wal(&primary, &standby);
-                Keeping::Postgres { primary, _standby: standby }
+                Keeping::Postgres { primary: Box::new(primary), _standby: Box::new(standby) }
             }
         }
     }
