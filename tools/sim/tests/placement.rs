@@ -1,7 +1,5 @@
 //! The figures of docs/cluster.md are what the model says.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs;
 use std::path::Path;
 
