@@ -57,8 +57,7 @@ impl Network {
         let bridge = format!("{CARD}{run}");
         let mut network = Network { bridge: bridge.clone(), places: Vec::new(), cuts: Vec::new() };
         for (index, name) in names.iter().enumerate() {
-            let (namespace, card) =
-                (format!("{NAMESPACE}{run}-{name}"), format!("{bridge}n{index}"));
+            let (namespace, card) = (format!("{NAMESPACE}{run}-{name}"), card_of(&bridge, index));
             match ip(&["netns", "add", &namespace]) {
                 Err(e) if is_forbidden(&e) => return Ok(Permitted::No(format!("{e:#}"))),
                 made => made?,
@@ -124,15 +123,27 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The cards go with the namespaces that their other ends are in.
-        let removed = self.places.iter().map(|(namespace, _)| ip(&["netns", "del", namespace]));
-        let failed: Vec<_> = removed.filter_map(Result::err).collect();
-        let is_there = Path::new("/sys/class/net").join(&self.bridge).exists();
-        let bridge = if is_there { ip(&["link", "del", &self.bridge]) } else { Ok(()) };
-        for error in failed.into_iter().chain(bridge.err()) {
+        // Cards go with a namespace as well, but at some time after it: the next network has cards of the same names.
+        let cards = (0..self.places.len()).map(|index| remove_card(&card_of(&self.bridge, index)));
+        let cards: Vec<_> = cards.chain([remove_card(&self.bridge)]).collect();
+        let namespaces = self.places.iter().map(|(namespace, _)| ip(&["netns", "del", namespace]));
+        for error in cards.into_iter().chain(namespaces).filter_map(Result::err) {
             eprintln!("a part of the network is left: {error:#}");
         }
     }
+}
+
+/// The card outside of a namespace.
+fn card_of(bridge: &str, index: usize) -> String {
+    format!("{bridge}n{index}")
+}
+
+/// Removes a card, and its other end, if it is there.
+fn remove_card(card: &str) -> Result<()> {
+    if !Path::new("/sys/class/net").join(card).exists() {
+        return Ok(());
+    }
+    ip(&["link", "del", card])
 }
 
 /// Removes what runs have left that were killed.
@@ -225,5 +236,7 @@ mod tests {
         drop((server, network));
         let ours = format!("{NAMESPACE}{}-", std::process::id());
         assert!(!names_in(NAMESPACES).iter().any(|name| name.starts_with(&ours)));
+        let cards = format!("{CARD}{}", std::process::id());
+        assert!(!names_in("/sys/class/net").iter().any(|name| name.starts_with(&cards)));
     }
 }
