@@ -2,7 +2,6 @@
 //! own, served as its unit says, upgraded, purged. The machine stays as it was.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use spindle_testkit::free_address;
 
 use crate::packages::{NoDaemons, POLICY};
 use crate::process::Process;
@@ -141,7 +141,7 @@ impl Unit {
         let socket = UnixDatagram::bind(&told)?;
         fs::set_permissions(&told, fs::Permissions::from_mode(0o666))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let address = free_address()?;
+        let address = free_address();
         let mut server = Command::new(&self.program);
         server.args(&self.arguments).uid(self.ids.0).gid(self.ids.1);
         // The folder stands for `/`; and other servers may run on this machine.
@@ -162,11 +162,6 @@ impl Unit {
         ensure!(ended.success(), "it ends with {ended}");
         Ok(said)
     }
-}
-
-/// An address of this machine that nobody listens on.
-fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 /// The package of the release program.

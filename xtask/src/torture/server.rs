@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use spindle_testkit::free_address;
 
 use super::client::Client;
 use crate::process::Process;
@@ -153,7 +154,8 @@ impl Setup {
     pub fn spawn(&self, leak_seed: Option<u64>) -> Result<Server> {
         fs::create_dir_all(&self.data)?;
         remove_if_there(&self.shadow())?;
-        let [workq, gearman, http] = free_addresses()?;
+        let free = || free_address().parse::<SocketAddr>();
+        let (workq, gearman, http) = (free()?, free()?, free()?);
         let addresses = Addresses { workq, gearman, http };
         let door = |address: SocketAddr| match self.all_doors {
             true => address.to_string(),
@@ -362,14 +364,6 @@ fn ending(status: ExitStatus) -> String {
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("{status}"),
     }
-}
-
-/// Free addresses, all of them different: they are held until the last one is found.
-fn free_addresses() -> Result<[SocketAddr; 3]> {
-    let listen = || TcpListener::bind("127.0.0.1:0");
-    let listeners = [listen()?, listen()?, listen()?];
-    let [workq, gearman, http] = listeners.each_ref().map(TcpListener::local_addr);
-    Ok([workq?, gearman?, http?])
 }
 
 /// Fails unless the two folders hold the same files with the same bytes.
