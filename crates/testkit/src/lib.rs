@@ -123,7 +123,7 @@ pub use manual_clock::ManualClock;
 pub use nats::{NatsServers, NatsSetup, nats_program};
 #[cfg(feature = "pgsql")]
 pub use postgres_server::PostgresServer;
-pub use program::{Program, await_exit, free_address};
+pub use program::{Program, await_exit, free_address, succeeds};
 pub use said::Said;
 #[cfg(feature = "engine")]
 pub use sessions::Sessions;

@@ -91,6 +91,16 @@ pub fn await_exit(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// Runs a command that must succeed, and returns all it says.
+#[track_caller]
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
 /// An address of this machine that nobody listens on at the moment, for servers that have to be
 /// found again after a restart, or before their start.
 ///

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
+use spindle_testkit::succeeds;
 
 use crate::fake_workq::{spindle, stderr, stdout};
 
@@ -18,15 +19,6 @@ fn root() -> PathBuf {
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-#[track_caller]
-fn succeeds(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
 }
 
 #[test]

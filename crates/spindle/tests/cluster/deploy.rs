@@ -8,7 +8,7 @@ use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use spindle_testkit::{Program, SpindleServer, free_address, nats_program, wait_until};
+use spindle_testkit::{Program, SpindleServer, free_address, nats_program, succeeds, wait_until};
 use tempfile::TempDir;
 
 use crate::harness::{SPINDLE, ask, database, refused};
@@ -23,15 +23,6 @@ fn folder() -> PathBuf {
 
 fn read(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-#[track_caller]
-fn succeeds(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
 }
 
 /// Certificates, passwords and tokens, made as the page says, for this address instead of machines.
