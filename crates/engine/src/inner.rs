@@ -6,6 +6,7 @@
 //! [`Inner::apply`], leases through [`Inner::lease`]. Who is served then is for `wait/hand_off.rs`.
 
 use spindle_core::command::Claim;
+use spindle_core::job::JOB_ID_SEQUENCE_END;
 use spindle_core::{Command, Decision, Event, Found, JobId, Place, Rejection, State, decide};
 
 use crate::clock::ClockTrust;
@@ -240,9 +241,10 @@ impl Inner {
 
     // ---- ids ----
 
-    /// Ids go on behind all that were ever reserved.
+    /// Ids go on behind all that were ever reserved, and begin where those of the shard do.
     pub fn begin_ids(&mut self) {
-        self.next_id = self.state.server().ids_until;
+        let first_id = u64::from(self.options.shard) * JOB_ID_SEQUENCE_END + 1;
+        self.next_id = self.state.server().ids_until.max(first_id);
         self.reserve_ids();
     }
 
@@ -262,7 +264,7 @@ impl Inner {
     /// Blocks are reserved well ahead, so that no answer waits for one.
     fn reserve_ids(&mut self) {
         if self.next_id + ID_BLOCK / 2 >= self.state.server().ids_until {
-            let until = self.state.server().ids_until + ID_BLOCK;
+            let until = self.state.server().ids_until.max(self.next_id) + ID_BLOCK;
             if self.apply(&Command::ReserveIds { until }, None).is_ok() {
                 self.ids_gate = self.own_gate();
             }

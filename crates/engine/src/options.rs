@@ -41,6 +41,8 @@ pub struct Options {
     pub copied: Option<Origin>,
     /// What protocols give jobs that say nothing themselves.
     pub defaults: Defaults,
+    /// The shard whose log it is, which stands in the ids of the jobs made there; 0 where there is one log only.
+    pub shard: u8,
     /// Keys the hashes of names from outside.
     pub seed: u64,
     /// Random bytes of this process, on a log that is shared: they stand in the record that begins
@@ -80,6 +82,7 @@ impl Default for Options {
             compaction_bytes: 256 * 1024,
             copied: None,
             defaults: Defaults::default(),
+            shard: 0,
             seed: 0,
             nonce: [0; 16],
             format: VERSION,

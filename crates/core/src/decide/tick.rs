@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::decide::finish::lose;
 use crate::decide::{Context, Decided, EVENTS_MAX, flows, refuse_if};
 use crate::event::{BatchesGone, Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
-use crate::job::{Cause, JOB_ID_SEQUENCE_END, JobId, Status};
+use crate::job::{Cause, JOB_ID_END, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::Found;
 
@@ -104,11 +104,22 @@ pub(super) fn recover(cx: &mut Context<'_>, from: JobId, grace_ms: u64) -> Decid
 }
 
 pub(super) fn reserve_ids(cx: &mut Context<'_>, until: u64) -> Decided {
-    refuse_if(until > JOB_ID_SEQUENCE_END, Rejection::OutOfRange("id"))?;
-    if until > cx.state.server().ids_until {
+    let reserved_until = cx.state.server().ids_until;
+    refuse_if(until > ids_end(reserved_until), Rejection::OutOfRange("id"))?;
+    if until > reserved_until {
         cx.emit(Event::IdsReserved(IdsReserved { until, returned: false }), true);
     }
     Ok(())
+}
+
+/// Where the ids of this log end: with those of the shard that they began with. Before the first block is
+/// reserved, they may begin with any shard's.
+fn ids_end(reserved_until: u64) -> u64 {
+    if reserved_until <= 1 {
+        return JOB_ID_END;
+    }
+    let shard = (reserved_until - 1) / JOB_ID_SEQUENCE_END;
+    (shard + 1) * JOB_ID_SEQUENCE_END
 }
 
 pub(super) fn return_ids(cx: &mut Context<'_>, from: u64) -> Decided {

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use spindle_core::command::{Compact, Edit};
-use spindle_core::job::{Cause, JobOptions, Label, Origin, Scope, TraceParent};
+use spindle_core::job::{
+    Cause, JOB_ID_END, JOB_ID_SEQUENCE_END, JobOptions, Label, Origin, Scope, TraceParent,
+};
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
@@ -92,6 +94,24 @@ fn ids_that_were_never_used_are_given_back_and_given_again() {
     assert_eq!(server.then(Command::ReserveIds { until: 9 }), ["IdsReserved"]);
     server.given(submit(3, "mail", |_| {}));
     assert_eq!(server.folded(0).server().ids_until, 9);
+}
+
+#[test]
+fn ids_begin_with_any_shards_and_stay_in_it() {
+    let shard = 3 * JOB_ID_SEQUENCE_END;
+    let mut server = Server::empty();
+    let reserve = |until| Command::ReserveIds { until };
+    assert_eq!(server.refused(reserve(JOB_ID_END + 1)), Rejection::OutOfRange("id"));
+    assert_eq!(server.then(reserve(shard + 100)), ["IdsReserved"]);
+    server.given(submit(shard + 1, "mail", |_| {}));
+    // Given back to the very first one, it is the same shard still.
+    server.given(Command::Delete { id: JobId(shard + 1), cause: Cause::Deleted });
+    assert_eq!(server.then(Command::ReturnIds { from: shard + 1 }), ["IdsReserved"]);
+    let end = shard + JOB_ID_SEQUENCE_END;
+    assert_eq!(server.refused(reserve(end + 1)), Rejection::OutOfRange("id"));
+    assert_eq!(server.then(reserve(end)), ["IdsReserved"]);
+    server.given(submit(end - 1, "mail", |_| {}));
+    assert_eq!(server.refused(reserve(end + 1)), Rejection::OutOfRange("id"));
 }
 
 #[test]

@@ -58,15 +58,20 @@ impl Server {
         Server::with(defaults())
     }
 
-    pub fn with(defaults: Defaults) -> Server {
-        let mut server = Server {
-            state: State::new(7, defaults),
+    /// A server that never ran, and has reserved no ids.
+    pub fn empty() -> Server {
+        Server {
+            state: State::new(7, defaults()),
             now_ms: START_MS,
             log: Vec::new(),
             history: Vec::new(),
             position: 1,
             decision: Decision::default(),
-        };
+        }
+    }
+
+    pub fn with(defaults: Defaults) -> Server {
+        let mut server = Server { state: State::new(7, defaults), ..Server::empty() };
         server.when(Command::ReserveIds { until: 1_000_000 }).expect("nothing reserved yet");
         server
     }

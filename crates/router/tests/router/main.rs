@@ -1,0 +1,3 @@
+//! Routers between clients and shards.
+
+mod shards;
