@@ -34,11 +34,14 @@
 //! `shard.rs` and `placement.rs` say where queues and jobs are, `ways.rs` is the contract with the
 //! network, `reach.rs` with whoever knows the leaders.
 
+pub mod gearman;
+pub mod http;
 mod no_log;
 mod placement;
 mod reach;
 mod shard;
 mod ways;
+pub mod workq;
 
 pub use no_log::NoLog;
 pub use placement::Placement;

@@ -1,3 +1,5 @@
 //! Routers between clients and shards.
 
+mod gearman;
 mod shards;
+mod workq;

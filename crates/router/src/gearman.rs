@@ -1,0 +1,1 @@
+//! Gearman's router.

@@ -1,0 +1,1 @@
+//! The router of everything over HTTP.

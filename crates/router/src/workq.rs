@@ -1,0 +1,1 @@
+//! Workq's router.

@@ -1,0 +1,1 @@
+//! Clients of Gearman, whose queues are on several shards.

@@ -1,0 +1,1 @@
+//! Clients of Workq, whose queues are on several shards.
