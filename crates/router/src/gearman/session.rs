@@ -12,7 +12,7 @@ use spindle_gearman::wire::{
 
 use super::channel::{Awaited, Broken, Channel, Token};
 use super::introduction::Introduction;
-use super::owed::{Debt, Owed};
+use super::owed::{Debt, FenceNumber, Owed};
 use super::round::{Heard, Kind, Round};
 use crate::{Came, Placement, Shard, Wake, Way, Ways};
 
@@ -260,22 +260,11 @@ impl GearmanRouterSession {
                     out.put(|out| out.extend_from_slice(bytes));
                     self.owed.pop();
                 }
-                Some(Debt::Fences(fences)) => {
-                    let channels = &self.channels;
-                    let of = |shard| channels.get(shard);
-                    let mut out_there = fences
-                        .iter()
-                        .filter_map(|(shard, fence)| of(shard).filter(|it| !it.is_back(*fence)))
-                        .peekable();
-                    if out_there.peek().is_some() {
-                        // One that was lost never comes back.
-                        if out_there.any(|channel| channel.has_ended) {
-                            self.end = Some(Flow::Close);
-                        }
-                        return;
-                    }
-                    self.owed.pop();
-                }
+                Some(Debt::Fences(fences)) => match self.are_back(fences) {
+                    Some(true) => drop(self.owed.pop()),
+                    Some(false) => return,
+                    None => self.end = Some(Flow::Close),
+                },
                 Some(Debt::End) => self.end = Some(Flow::Close),
                 Some(Debt::From(shard)) => {
                     let shard = *shard;
@@ -289,6 +278,19 @@ impl GearmanRouterSession {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether fences have come back; none if one was lost and never will.
+    fn are_back(&self, fences: &[(Shard, FenceNumber)]) -> Option<bool> {
+        let channel_of = |shard| self.channels.get(shard);
+        let mut missing = fences.iter().filter_map(|(shard, fence)| {
+            channel_of(shard).filter(|channel| !channel.is_back(*fence))
+        });
+        match missing.next() {
+            None => Some(true),
+            Some(first) if first.has_ended || missing.any(|it| it.has_ended) => None,
+            Some(_) => Some(false),
         }
     }
 
