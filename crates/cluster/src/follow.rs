@@ -207,7 +207,7 @@ impl Follower<'_, '_> {
 
     fn decide(&self, now: Duration) -> Decision {
         let state = self.node.state();
-        let rank = state.peers.rank(self.node.name(), now);
+        let rank = state.peers.rank(self.node.name(), self.node.shard(), now);
         state.election.as_ref().map_or(Decision::WaitUntil(now), |it| it.decide(now, rank))
     }
 

@@ -17,6 +17,7 @@ pub mod job;
 pub mod payload;
 pub mod policy;
 pub mod queue;
+pub mod rendezvous;
 pub mod schedule;
 pub mod state;
 
