@@ -110,6 +110,8 @@ pub(crate) struct State {
     pub is_reluctant: bool,
     /// The newest version of records that this node reads.
     pub reads: u8,
+    /// A server has begun on the log.
+    has_begun: bool,
     pub stops: bool,
     number: u64,
     announce_now: bool,
@@ -179,6 +181,7 @@ impl Node {
             pass_key: None,
             is_reluctant: false,
             reads: spindle_engine::record::VERSION,
+            has_begun: false,
             stops: false,
             number: 0,
             announce_now: false,
@@ -288,6 +291,23 @@ impl Node {
         Ok(())
     }
 
+    /// The log is one that a server has begun on, and the one that this node is to follow.
+    pub(crate) fn has_begun(&self) {
+        if !std::mem::replace(&mut self.state().has_begun, true) {
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Waits until a server has begun on the log, this node or another one, and it is known to be the log
+    /// that this node is to follow. False when the node stops before.
+    pub fn wait_until_begun(&self) -> bool {
+        let mut state = self.state();
+        while !state.has_begun && !state.stops {
+            self.shared.changed.wait(&mut state);
+        }
+        state.has_begun
+    }
+
     /// Waits, unless the node stops. Returns whether it goes on.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let until = std::time::Instant::now() + time;
@@ -330,6 +350,7 @@ impl Node {
             state.engine = Some(engine.clone());
             state.is_reluctant = false;
         }
+        self.has_begun();
         self.turn_into(Role::Leader);
         Leadership { node: self.clone(), engine, epoch }
     }

@@ -19,6 +19,7 @@ pub mod policy;
 pub mod queue;
 pub mod rendezvous;
 pub mod schedule;
+pub mod seat;
 pub mod state;
 
 mod decide;
