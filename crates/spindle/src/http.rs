@@ -14,7 +14,7 @@ use axum::Router;
 use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_budget::Budgets;
-use spindle_cluster::Node;
+use spindle_cluster::{Arriving, Node};
 use spindle_engine::Engine;
 use spindle_history::History;
 use spindle_http::{
@@ -136,8 +136,11 @@ impl Http {
     }
 
     /// Serves a connection that was accepted elsewhere. False if it is closed.
-    pub fn adopt(&self, stream: TcpStream, client: SocketAddr) -> bool {
-        self.handle.adopt(stream, client)
+    pub fn adopt(&self, stream: TcpStream, client: Arriving) -> bool {
+        match client {
+            Arriving::At(address) => self.handle.adopt(stream, address),
+            Arriving::Known(peer) => self.handle.adopt_known(stream, peer),
+        }
     }
 
     /// Begins the orderly end: event streams and Jobq's queries end, answers under way are given. Does not wait.

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
-use spindle_cluster::Node;
+use spindle_cluster::{Arriving, Node};
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::spans::SpanSink;
@@ -246,7 +246,7 @@ pub struct Doors {
 
 impl Doors {
     /// Serves a connection that was accepted elsewhere, as if that door had.
-    pub fn adopt(&self, door: &str, stream: TcpStream, client: SocketAddr) {
+    pub fn adopt(&self, door: &str, stream: TcpStream, client: Arriving) {
         match door {
             "http" => {
                 // Whether there was a place for it is counted there.
@@ -254,12 +254,17 @@ impl Doors {
             }
             jobd_master::DOOR => {
                 if let Some(master) = &self.jobd_master {
-                    master.adopt(stream, client);
+                    master.adopt(stream, client.address());
                 }
             }
             _ => {
-                if let Err(error) = self.lines.adopt(door, stream, client) {
-                    tracing::debug!(door, %client, "a connection that came to another node was closed: {error}");
+                let address = client.address();
+                let adopted = match client {
+                    Arriving::At(address) => self.lines.adopt(door, stream, address),
+                    Arriving::Known(peer) => self.lines.adopt_known(door, stream, peer),
+                };
+                if let Err(error) = adopted {
+                    tracing::debug!(door, client = %address, "a connection that came to another node was closed: {error}");
                 }
             }
         }
@@ -325,6 +330,9 @@ impl Street<'_> {
             .map(|(door, addr)| {
                 let tls = tls.of_door(config, door.name(), addr);
                 let name = door.name();
+                if let Some(at) = listeners.elsewhere(name) {
+                    return Ok(spindle_net::inner(door, at));
+                }
                 let bound = listeners.claim(name, addr).and_then(|it| spindle_net::bound(door, it));
                 let bound =
                     bound.map_err(|source| not_bound(BindError { door: name, addr, source }));
@@ -360,7 +368,10 @@ impl Street<'_> {
         let open = |addr| {
             let tls = tls.of_door(config, "http", addr);
             let access = entrance.door(config, addr);
-            let bound = listeners.claim("http", addr).and_then(spindle_http::listen::bound);
+            let bound = match listeners.elsewhere("http") {
+                Some(at) => Ok(spindle_http::listen::inner(at)),
+                None => listeners.claim("http", addr).and_then(spindle_http::listen::bound),
+            };
             let bound =
                 bound.map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
             let bound = bound.with_tls(tls);

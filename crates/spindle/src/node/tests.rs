@@ -50,7 +50,7 @@ impl Server {
         let (events, inbox) = channel();
         let own = events.clone();
         let body = move || {
-            let ended = serve(&resolved, Box::new(open), own, &inbox);
+            let ended = serve(&resolved, vec![Box::new(open)], own, &inbox);
             if let Err(error) = &ended {
                 // The test would wait in vain, and not say why.
                 eprintln!("{name}: {}", exit::whole(error));
