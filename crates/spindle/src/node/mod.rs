@@ -48,14 +48,14 @@ use life::{Event, Parts, live};
 struct Base {
     tls: Tls,
     entrance: Entrance,
-    exporter: Option<Exporter>,
     budgets: Budgets,
     _trimmer: Trimmer,
     connections_max: usize,
 }
 
 impl Base {
-    fn begin(config: &Config) -> anyhow::Result<Base> {
+    /// With what sends traces, if somebody takes them: that ends last.
+    fn begin(config: &Config) -> anyhow::Result<(Base, Option<Exporter>)> {
         let tls = Tls::load(config)?;
         let entrance = Entrance::open(config)?;
         // Whether they can be sent is said now, not when this node first leads.
@@ -66,7 +66,7 @@ impl Base {
         let budgets = budgets(config);
         let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
         let connections_max = descriptors::connections(config.connections_max);
-        Ok(Base { tls, entrance, exporter, budgets, _trimmer: trimmer, connections_max })
+        Ok((Base { tls, entrance, budgets, _trimmer: trimmer, connections_max }, exporter))
     }
 }
 
@@ -104,8 +104,8 @@ fn serve_one(
     inbox: &Receiver<Event>,
 ) -> anyhow::Result<Code> {
     let config = &resolved.config;
-    let base = Base::begin(config)?;
-    let options = engine_options(config, base.exporter.as_ref().map(Exporter::sink));
+    let (base, exporter) = Base::begin(config)?;
+    let options = engine_options(config, exporter.as_ref().map(Exporter::sink));
     let (listeners, addresses) = claim(config.doors())?;
     let cluster = cluster_listener(config)?;
     let node = start_node(config, open, cluster.as_ref().map(|(_, at)| *at), None)?;
@@ -138,6 +138,7 @@ fn serve_one(
     drop(carrier);
     ended?;
     drop(base);
+    drop(exporter);
     tracing::info!("stopped");
     Ok(Code::Ok)
 }

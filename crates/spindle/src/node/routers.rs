@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use axum::Router;
 use spindle_cluster::{Carrier, Node};
 use spindle_engine::Door;
 use spindle_http::{Names, Site, listen::Handle};

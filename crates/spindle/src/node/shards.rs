@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use sd_notify::NotifyState;
 use spindle_cluster::{Carrier, Crossing, Node, OpenLog, ShardSeat, Threshold};
 use spindle_core::seat::Seat;
+use spindle_engine::spans::SpanSink;
 use spindle_engine::{Options, Peer};
 use spindle_otlp::Exporter;
 use spindle_router::{Link, Placement, Reach, Reached, Shard};
@@ -33,7 +34,7 @@ pub(super) fn serve(
     inbox: &Receiver<Event>,
 ) -> anyhow::Result<Code> {
     let config = &resolved.config;
-    let base = Base::begin(config)?;
+    let (base, exporter) = Base::begin(config)?;
     let (listener, cluster) = cluster_listener(config)?.context("--cluster-listen is off")?;
     let nodes = start_nodes(config, opens, cluster)?;
     let thresholds: Vec<Threshold> = nodes.iter().map(Threshold::of).collect();
@@ -46,11 +47,13 @@ pub(super) fn serve(
     let mut addresses = routers.local_addrs();
     addresses.extend(of_master);
     greet(resolved, &nodes[0], &addresses);
-    let shards = Shards { resolved, base: &base, carrier: &carrier, addresses, events };
+    let spans = exporter.as_ref().map(Exporter::sink);
+    let shards = Shards { resolved, base: &base, spans, carrier: &carrier, addresses, events };
     let ended = shards.live(nodes, thresholds, masters, routers, inbox);
     drop(carrier);
     ended?;
     drop(base);
+    drop(exporter);
     tracing::info!("stopped");
     Ok(Code::Ok)
 }
@@ -88,6 +91,7 @@ impl Reach for Ways {
 struct Shards<'a> {
     resolved: &'a Resolved,
     base: &'a Base,
+    spans: Option<Arc<dyn SpanSink>>,
     carrier: &'a Carrier,
     /// Where clients come to.
     addresses: Vec<(&'static str, SocketAddr)>,
@@ -147,9 +151,8 @@ impl Shards<'_> {
         let config = &resolved.config;
         std::fs::create_dir_all(&config.data)
             .with_context(|| format!("cannot make the folder {}", config.data.display()))?;
-        let spans = self.base.exporter.as_ref().map(Exporter::sink);
         let seat = Seat { shard, shards: config.shards };
-        let options = Options { seat, ..engine_options(config, spans) };
+        let options = Options { seat, ..engine_options(config, self.spans.clone()) };
         let max = self.base.connections_max;
         let passage = (!listeners.is_empty())
             .then(|| pass(self.carrier, &threshold, &listeners, None, max))
