@@ -23,6 +23,9 @@ impl Placement {
     /// The shard that a queue is on.
     #[must_use]
     pub fn of(self, queue: &[u8]) -> Shard {
+        if queue == OF_JOBQ {
+            return Shard::FIRST;
+        }
         // Of equal scores the lower shard's counts, so that the answer is one.
         let best = self
             .shards()
@@ -41,6 +44,9 @@ impl Placement {
         shard.0 < self.shards
     }
 }
+
+/// The queue of Jobq's jobs whose creator names none. Jobq's queries are about the first shard's jobs.
+const OF_JOBQ: &[u8] = b"jobq";
 
 #[cfg(test)]
 mod tests {
@@ -75,5 +81,6 @@ mod tests {
         let placed = ["mail", "", "reports.daily", "\u{1F9F5}", "a"];
         let on = placed.map(|queue| Placement::over(8).of(queue.as_bytes()).0);
         assert_eq!(on, [0, 4, 2, 2, 5]);
+        assert!((1..=255).all(|shards| Placement::over(shards).of(b"jobq") == Shard::FIRST));
     }
 }

@@ -47,6 +47,8 @@ pub struct OtherDoors {
     pub jobd_master: Option<MasterHandle>,
     /// This node, if it is one of several.
     pub node: Option<Node>,
+    /// Its seats at all shards, if there are several.
+    pub seats: Vec<Node>,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -78,6 +80,7 @@ impl Http {
             history,
             jobd_master,
             node,
+            seats,
         } = others;
         let line_connections = connections;
         let connections = Arc::<AtomicUsize>::default();
@@ -95,6 +98,7 @@ impl Http {
             history,
             jobd_master,
             cluster: node,
+            shards: seats,
             data: (!config.memory).then(|| config.data.clone()),
             ..Options::default()
         };

@@ -197,6 +197,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
         places: &places,
         listeners: &Listeners::default(),
         node: None,
+        seats: &[],
     };
     let server = street.open(&engine, recorder.history())?;
     starts::doors(config, &server.local_addrs());
@@ -316,12 +317,14 @@ pub struct Street<'a> {
     pub listeners: &'a Listeners,
     /// This node, if it is one of several.
     pub node: Option<&'a Node>,
+    /// Its seats at all shards, if there are several.
+    pub seats: &'a [Node],
 }
 
 impl Street<'_> {
     /// Opens all doors on an engine.
     pub fn open(&self, engine: &Engine, history: History) -> anyhow::Result<Doors> {
-        let Street { resolved, tls, entrance, budgets, places, listeners, node } = *self;
+        let Street { resolved, tls, entrance, budgets, places, listeners, node, seats } = *self;
         let config = &resolved.config;
         let doors = session_doors(config, entrance, engine);
         let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -364,6 +367,7 @@ impl Street<'_> {
             history,
             jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
             node: node.cloned(),
+            seats: seats.to_vec(),
         };
         let open = |addr| {
             let tls = tls.of_door(config, "http", addr);

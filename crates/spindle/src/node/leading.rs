@@ -92,6 +92,7 @@ impl Running {
             places: &places,
             listeners: &parts.listeners,
             node: Some(&parts.node),
+            seats: &parts.seats,
         };
         let doors = Arc::new(street.open(engine, recorder.history())?);
         parts.threshold.open(Arc::new(OpenDoors(Arc::downgrade(&doors))));

@@ -45,6 +45,8 @@ pub(super) struct Parts<'a> {
     /// Which of several logs it is; none of the only one.
     pub shard: Option<u8>,
     pub node: Node,
+    /// This process's nodes at all shards; none where there is one log.
+    pub seats: Vec<Node>,
     pub threshold: Threshold,
     /// What hands clients on to the leader, of doors that are this log's own.
     pub passage: Option<Passage>,

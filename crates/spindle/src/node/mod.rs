@@ -128,6 +128,7 @@ fn serve_one(
         listeners,
         shard: None,
         node,
+        seats: Vec::new(),
         threshold,
         passage: Some(passage),
         events,

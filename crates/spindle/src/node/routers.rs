@@ -5,14 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use axum::Router;
 use spindle_cluster::{Carrier, Node};
 use spindle_engine::Door;
-use spindle_http::{Names, Site, listen::Handle};
+use spindle_http::{
+    Names, Site,
+    listen::{self, Handle, HttpConfig},
+};
 use spindle_limits::Places;
 use spindle_net::{BindError, BoundDoor, Limits, NetConfig, Server, ServerHandle};
-use spindle_router::{Network, NoLog, Placement, Reach, Sockets, workq::WorkqRouter};
+use spindle_router::{
+    Network, NoLog, Placement, Reach, Sockets, http::HttpRouter, workq::WorkqRouter,
+};
 
-use super::Base;
+use super::{Base, answers};
 use crate::{
     config::{Config, Resolved},
     serve::not_bound,
@@ -44,7 +50,9 @@ impl Routers {
         let (budgets, of_lines) = (base.budgets.clone(), places.clone());
         let net = NetConfig { limits, budgets, places: of_lines, ..NetConfig::default() };
         let lines = Server::start(Arc::new(NoLog), bound, net)?;
-        let routers = Routers { lines, http: None };
+        let open = |addr| http(config, base, &reach, placement, (addr, nodes, places));
+        let http = config.http.map(open).transpose()?;
+        let routers = Routers { lines, http };
         starts::doors(config, &routers.local_addrs());
         Ok(routers)
     }
@@ -92,4 +100,29 @@ fn lines(
         Ok(bound.with_tls(tls))
     };
     doors.into_iter().map(bind).collect()
+}
+
+/// The router of HTTP, at its address. What is asked about this node it answers itself.
+fn http(
+    config: &Config,
+    base: &Base,
+    reach: &Arc<dyn Reach>,
+    placement: Placement,
+    (addr, nodes, places): (SocketAddr, &[Node], Places),
+) -> anyhow::Result<Handle> {
+    let bound = listen::bind(addr).map_err(|source| {
+        let door = "http";
+        not_bound(BindError { door, addr, source })
+    })?;
+    let bound = bound.with_tls(base.tls.of_door(config, "http", addr));
+    let router = HttpRouter::new(Arc::clone(reach), placement);
+    let own = answers::of_shards(nodes, config.asks(addr));
+    let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
+    let site = Site::new(Router::new().merge(own).merge(router.router()), names);
+    let limits =
+        listen::Limits { head_time: config.http_idle_timeout, ..listen::Limits::default() };
+    let budgets = base.budgets.clone();
+    let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
+    let started = bound.start(site, Arc::new(NoLog), serving, Arc::default());
+    started.context("http: cannot start serving")
 }

@@ -48,7 +48,9 @@ pub(super) fn serve(
     addresses.extend(of_master);
     greet(resolved, &nodes[0], &addresses);
     let spans = exporter.as_ref().map(Exporter::sink);
-    let shards = Shards { resolved, base: &base, spans, carrier: &carrier, addresses, events };
+    let seats = nodes.clone();
+    let shards =
+        Shards { resolved, base: &base, spans, carrier: &carrier, seats, addresses, events };
     let ended = shards.live(nodes, thresholds, masters, routers, inbox);
     drop(carrier);
     ended?;
@@ -93,6 +95,7 @@ struct Shards<'a> {
     base: &'a Base,
     spans: Option<Arc<dyn SpanSink>>,
     carrier: &'a Carrier,
+    seats: Vec<Node>,
     /// Where clients come to.
     addresses: Vec<(&'static str, SocketAddr)>,
     events: &'a Sender<Event>,
@@ -172,6 +175,7 @@ impl Shards<'_> {
             listeners: listeners.with_elsewhere(self.addresses.clone()),
             shard: Some(shard),
             node,
+            seats: self.seats.clone(),
             threshold,
             passage,
             events,
