@@ -12,7 +12,7 @@ use spindle_core::seat::Seat;
 use spindle_engine::spans::SpanSink;
 use spindle_engine::{Options, Peer};
 use spindle_otlp::Exporter;
-use spindle_router::{Link, Placement, Reach, Reached, Shard};
+use spindle_router::{Link, Reach, Reached, Shard};
 
 use super::life::{Event, Parts, live};
 use super::routers::Routers;
