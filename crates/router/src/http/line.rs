@@ -39,7 +39,12 @@ impl Line {
 
     /// It is open, and no request is on it.
     pub fn is_idle(&self) -> bool {
-        self.sender.is_ready() && !self.sender.is_closed()
+        self.sender.is_ready() && !self.has_ended()
+    }
+
+    /// No request can be sent on it any more.
+    pub fn has_ended(&self) -> bool {
+        self.sender.is_closed() || self.speech.0.lock().is_none()
     }
 }
 
