@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::http::HeaderMap;
@@ -96,7 +97,7 @@ impl Sharded {
     /// Closes all connections of one shard, and nobody reaches it any more.
     pub fn lose(&self, shard: u8) {
         self.reach.addresses.lock()[usize::from(shard)] = None;
-        self.shards[usize::from(shard)].abort();
+        self.shards[usize::from(shard)].finish(Instant::now());
     }
 
     /// Where a shard itself listens.
