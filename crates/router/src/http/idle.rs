@@ -116,3 +116,27 @@ impl Drop for Swept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_a_door_tells_apart_share_no_connection() {
+        let peer = |address: &str, encrypted, certificate: Option<&str>| {
+            let certificate = certificate.map(Arc::from);
+            Peer { address: address.parse().unwrap(), encrypted, certificate }
+        };
+        let whose = Whose::new(Shard(1), &peer("10.0.0.1:7", true, Some("alice")));
+        assert_eq!(whose, Whose::new(Shard(1), &peer("10.0.0.1:8", true, Some("alice"))));
+        for (shard, other) in [
+            (2, peer("10.0.0.1:7", true, Some("alice"))),
+            (1, peer("10.0.0.2:7", true, Some("alice"))),
+            (1, peer("10.0.0.1:7", false, Some("alice"))),
+            (1, peer("10.0.0.1:7", true, Some("bob"))),
+            (1, peer("10.0.0.1:7", true, None)),
+        ] {
+            assert_ne!(whose, Whose::new(Shard(shard), &other));
+        }
+    }
+}
