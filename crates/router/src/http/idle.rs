@@ -54,7 +54,7 @@ impl Idle {
         let mut kept = self.0.lock();
         let lines = kept.lines.get_mut(whose)?;
         let before = lines.len();
-        lines.retain(|(line, _)| !line.sender.is_closed());
+        lines.retain(|(line, _)| !line.has_ended());
         let place = lines.iter().rposition(|(line, _)| line.is_idle());
         let found = place.map(|place| lines.remove(place).0);
         let gone = before - lines.len();
@@ -67,7 +67,7 @@ impl Idle {
 
     /// Keeps one for the client's next request, unless there are enough.
     pub fn put(&self, whose: &Whose, line: Line) {
-        if line.sender.is_closed() {
+        if line.has_ended() {
             return;
         }
         let mut kept = self.0.lock();
@@ -94,7 +94,7 @@ async fn sweep(kept: Weak<Mutex<Kept>>) {
         let Some(kept) = kept.upgrade() else { return };
         let mut kept = kept.lock();
         kept.lines.retain(|_, lines| {
-            lines.retain(|(line, since)| !line.sender.is_closed() && since.elapsed() < IDLE_TIME);
+            lines.retain(|(line, since)| !line.has_ended() && since.elapsed() < IDLE_TIME);
             !lines.is_empty()
         });
         kept.count = kept.lines.values().map(Vec::len).sum();
@@ -113,6 +113,30 @@ impl Drop for Swept {
             && let Some(mut kept) = kept.try_lock()
         {
             kept.is_swept = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_a_door_tells_apart_share_no_connection() {
+        let peer = |address: &str, encrypted, certificate: Option<&str>| {
+            let certificate = certificate.map(Arc::from);
+            Peer { address: address.parse().unwrap(), encrypted, certificate }
+        };
+        let whose = Whose::new(Shard(1), &peer("10.0.0.1:7", true, Some("alice")));
+        assert_eq!(whose, Whose::new(Shard(1), &peer("10.0.0.1:8", true, Some("alice"))));
+        for (shard, other) in [
+            (2, peer("10.0.0.1:7", true, Some("alice"))),
+            (1, peer("10.0.0.2:7", true, Some("alice"))),
+            (1, peer("10.0.0.1:7", false, Some("alice"))),
+            (1, peer("10.0.0.1:7", true, Some("bob"))),
+            (1, peer("10.0.0.1:7", true, None)),
+        ] {
+            assert_ne!(whose, Whose::new(Shard(shard), &other));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A connection to a shard's HTTP door.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use axum::body::Body;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp::OwnedWriteHalf;
 
@@ -40,7 +42,12 @@ impl Line {
 
     /// It is open, and no request is on it.
     pub fn is_idle(&self) -> bool {
-        self.sender.is_ready() && !self.sender.is_closed()
+        self.sender.is_ready() && !self.has_ended() && self.speech.is_quiet()
+    }
+
+    /// No request can be sent on it any more.
+    pub fn has_ended(&self) -> bool {
+        self.sender.is_closed() || self.speech.0.lock().is_none()
     }
 }
 
@@ -55,14 +62,32 @@ impl Speech {
         drop(self.0.lock().take());
     }
 
-    fn poll<T>(
+    /// The door has said nothing, and has not closed it, as of now: hyper may hear of that a moment later.
+    fn is_quiet(&self) -> bool {
+        let half = self.0.lock();
+        let stream: Option<&TcpStream> = half.as_ref().map(AsRef::as_ref);
+        stream.is_some_and(|stream| {
+            let peeked = SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
+            peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        })
+    }
+
+    /// Writes as much as goes. A door may answer before it has read all, and close: what it does not want
+    /// any more is thrown away, so that its answer is read. Whether there is one, the other side tells.
+    fn poll_write(
         &self,
-        poll: impl FnOnce(Pin<&mut OwnedWriteHalf>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        match self.0.lock().as_mut() {
-            Some(write) => poll(Pin::new(write)),
-            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-        }
+        len: usize,
+        write: impl FnOnce(Pin<&mut OwnedWriteHalf>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut half = self.0.lock();
+        let written = match half.as_mut() {
+            Some(half) => ready!(write(Pin::new(half))),
+            None => return Poll::Ready(Ok(len)),
+        };
+        Poll::Ready(Ok(written.unwrap_or_else(|_| {
+            *half = None;
+            len
+        })))
     }
 }
 
@@ -88,7 +113,7 @@ impl AsyncWrite for Halves {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.speech.poll(|write| write.poll_write(context, bytes))
+        self.speech.poll_write(bytes.len(), |half| half.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -96,7 +121,8 @@ impl AsyncWrite for Halves {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.speech.poll(|write| write.poll_write_vectored(context, slices))
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        self.speech.poll_write(len, |half| half.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -108,11 +134,8 @@ impl AsyncWrite for Halves {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = ready!(self.speech.poll(|write| write.poll_shutdown(context)));
-        Poll::Ready(done.or_else(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected => Ok(()),
-            _ => Err(error),
-        }))
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.speech.end();
+        Poll::Ready(Ok(()))
     }
 }

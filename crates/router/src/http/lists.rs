@@ -221,18 +221,25 @@ async fn by_time(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
         _ => true,
     };
     let places: Vec<(Shard, At)> = shards.into_iter().zip(from.0.iter().copied()).collect();
-    let asked = places.iter().filter(|(_, at)| *at != At::End).map(|(shard, at)| {
-        let cursor = match at {
-            At::Number(number) => Some(number.to_string()),
-            At::Begin | At::End => None,
+    // All are counted, also those whose list has been shown whole.
+    let counts = kind == Kind::Jobs && head.params("count").next().as_deref() == Some(b"true");
+    let asked = places.iter().filter(|(_, at)| *at != At::End || counts).map(|(shard, at)| {
+        let query = match at {
+            At::Begin => with_param(&head.query, "cursor", None),
+            At::Number(number) => with_param(&head.query, "cursor", Some(&number.to_string())),
+            At::End => with_param(&with_param(&head.query, "cursor", None), "limit", Some("1")),
         };
-        routing.read(head, *shard, with_param(&head.query, "cursor", cursor.as_deref()))
+        routing.read(head, *shard, query)
     });
     let answers = futures_util::future::join_all(asked).await;
     let answers = answers.into_iter().collect::<Result<Vec<_>, Refusal>>()?;
-    let mut lanes = Vec::new();
+    let (mut lanes, mut totals) = (Vec::new(), Totals::default());
     for answer in &answers {
-        lanes.push(Lane::new(answer.0, Page::read(kind, answer)?)?);
+        let page = Page::read(kind, answer)?;
+        totals.add(&page);
+        if places.iter().any(|(shard, at)| *shard == answer.0 && *at != At::End) {
+            lanes.push(Lane::new(answer.0, page)?);
+        }
     }
     let limit = limit(head, kind);
     let items = merged(&mut lanes, limit, kind, descends);
@@ -247,19 +254,26 @@ async fn by_time(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
     }
     if kind == Kind::Jobs {
         joined.put_if_true("partial", items.len() < limit && !cursor.is_at_end());
-        put_total(&mut joined, &lanes, places.len());
+        if counts {
+            joined.put("total", totals.jobs);
+            joined.put_if_true("total_is_at_least", totals.is_at_least);
+        }
     }
     Ok(json(written(&joined.0)))
 }
 
-/// All shards' counts, where all were asked for theirs.
-fn put_total(joined: &mut Joined, lanes: &[Lane], shards: usize) {
-    let totals: Option<Vec<u64>> = lanes.iter().map(|lane| lane.page.number("total")).collect();
-    let Some(totals) = totals.filter(|totals| !totals.is_empty()) else { return };
-    joined.put("total", totals.iter().sum::<u64>());
-    let is_at_least = lanes.iter().any(|lane| lane.page.is_true("total_is_at_least"));
-    // A shard whose list has been shown whole was not asked again.
-    joined.put_if_true("total_is_at_least", is_at_least || lanes.len() < shards);
+/// All shards' counts of jobs.
+#[derive(Default)]
+struct Totals {
+    jobs: u64,
+    is_at_least: bool,
+}
+
+impl Totals {
+    fn add(&mut self, page: &Page) {
+        self.jobs += page.number("total").unwrap_or(0);
+        self.is_at_least |= page.is_true("total_is_at_least");
+    }
 }
 
 /// One shard's page, and how much of it is taken.
@@ -418,5 +432,38 @@ mod tests {
         let object = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         assert_eq!(with_shard(&object(r#"{ "id":1}"#), Shard(2)).get(), r#"{"shard":2,"id":1}"#);
         assert_eq!(with_shard(&object("{}"), Shard(2)).get(), r#"{"shard":2}"#);
+    }
+
+    fn lane(shard: u8, times: &[(u64, &str)], next_cursor: Option<&str>) -> Lane {
+        let item = |(id, at): &(u64, &str)| {
+            RawValue::from_string(format!(r#"{{"id":{id},"created_at":"{at}"}}"#)).unwrap()
+        };
+        let items = times.iter().map(item).collect();
+        let next_cursor = next_cursor.map(str::to_owned);
+        Lane::new(Shard(shard), Page { fields: IndexMap::new(), items, next_cursor }).unwrap()
+    }
+
+    fn ids(items: &[Box<RawValue>]) -> Vec<u64> {
+        items.iter().map(|item| serde_json::from_str::<Dated>(item.get()).unwrap().id).collect()
+    }
+
+    #[test]
+    fn a_page_ends_where_it_is_not_known_what_comes_next() {
+        let mut lanes =
+            [lane(0, &[(1, "01"), (2, "05")], Some("3")), lane(1, &[(11, "02"), (12, "09")], None)];
+        let items = merged(&mut lanes, 10, Kind::Jobs, false);
+        // The first shard has more, which may come before 12.
+        assert_eq!(ids(&items), [1, 11, 2]);
+        let at = lanes.each_ref().map(|lane| lane.at(Kind::Jobs, false).unwrap());
+        assert_eq!(at, [At::Number(3), At::Number(12)]);
+    }
+
+    #[test]
+    fn a_list_that_descends_goes_on_below_what_it_has_shown() {
+        let mut lanes = [lane(0, &[(2, "05"), (1, "01")], None), lane(1, &[(12, "09")], None)];
+        let items = merged(&mut lanes, 2, Kind::Batches, true);
+        assert_eq!(ids(&items), [12, 2]);
+        let at = lanes.each_ref().map(|lane| lane.at(Kind::Batches, true).unwrap());
+        assert_eq!(at, [At::Number(2), At::End]);
     }
 }

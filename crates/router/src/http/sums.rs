@@ -270,3 +270,58 @@ fn add_limits(sum: &mut Map<String, Value>, one: &Map<String, Value>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn points_of_one_time_are_added_up_and_keep_their_order() {
+        let one = json!([{ "at": "03:01", "seen_ms": 900, "submitted": 1, "commit_p99_us": 7 },
+            { "at": "03:03", "seen_ms": 1000, "submitted": 2, "commit_p99_us": 1 }]);
+        let other = json!([{ "at": "03:01", "seen_ms": 1000, "submitted": 4, "commit_p99_us": 3 },
+            { "at": "03:02", "seen_ms": 1000, "submitted": 8 }]);
+        let mut all = [one, other].map(|points| points.as_array().unwrap().clone());
+        let sum = json!([{ "at": "03:01", "seen_ms": 1000, "submitted": 5, "commit_p99_us": 7 },
+            { "at": "03:02", "seen_ms": 1000, "submitted": 8 },
+            { "at": "03:03", "seen_ms": 1000, "submitted": 2, "commit_p99_us": 1 }]);
+        assert_eq!(Value::from(points(all.iter_mut())), sum);
+    }
+
+    #[test]
+    fn failures_that_say_the_same_are_one_group() {
+        let group = |count: u64, at: &str, job: u64, queue: &str| {
+            object(json!({ "fingerprint": "away", "count": count, "last_at": at, "last_job": job,
+                "queues": [{ "queue": queue, "count": count }], "step_ms": 60_000,
+                "trend": [{ "at": "03:01", "count": count }] }))
+        };
+        let mut sum = group(2, "03:05", 7, "mail");
+        add_group(&mut sum, group(3, "03:04", 9, "sms"));
+        add_group(&mut sum, group(1, "03:06", 8, "fax"));
+        let expected = json!({ "fingerprint": "away", "count": 6, "last_at": "03:06", "last_job": 8,
+            "queues": [{ "queue": "sms", "count": 3 }, { "queue": "mail", "count": 2 },
+                { "queue": "fax", "count": 1 }],
+            "step_ms": 60_000, "trend": [{ "at": "03:01", "count": 6 }] });
+        assert_eq!(Value::Object(sum), expected);
+    }
+
+    #[test]
+    fn of_servers_the_jobs_are_added_up_and_whatever_is_wrong_is_shown() {
+        let mut sum =
+            object(json!({ "status": "ok", "disk_full": false, "jobs": 2, "version": "1",
+            "limits": [{ "name": "log_bytes", "used": 5, "max": 10 }],
+            "last_minute": { "at": "03:01", "submitted": 1 } }));
+        let other = json!({ "status": "disk_full", "disk_full": true, "jobs": 3, "version": "2",
+            "limits": [{ "name": "log_bytes", "used": 9, "max": 10 }, { "name": "other", "used": 0, "max": 1 }],
+            "last_minute": { "at": "03:02", "submitted": 2 } });
+        add_server(&mut sum, &object(other));
+        let expected = json!({ "status": "disk_full", "disk_full": true, "jobs": 5, "version": "1",
+            "limits": [{ "name": "log_bytes", "used": 9, "max": 10 }, { "name": "other", "used": 0, "max": 1 }],
+            "last_minute": { "at": "03:01", "submitted": 3 } });
+        assert_eq!(Value::Object(sum), expected);
+    }
+}

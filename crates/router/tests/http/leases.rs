@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::Shutdown;
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use spindle_core::JobId;
 use spindle_router::Shard;
-use spindle_testkit::wait_until;
+use spindle_testkit::{wait_until, wait_until_async};
+use tower::ServiceExt;
 
 use crate::shards::{Sharded, receive};
 
@@ -96,7 +99,7 @@ fn a_worker_waits_at_all_of_its_shards_and_the_others_hear_when_one_was_first() 
         for each in 0..3 {
             wait_until("a wait at each shard", || sharded.waits(each) == 1);
         }
-        let id = sharded.submit(json!({ "queue": queues[usize::from(shard)] }));
+        let id = sharded.submit(json!({ "queue": queues[shard] }));
         let (status, text) = receive(&mut worker);
         let job: Value = serde_json::from_str(&text).unwrap();
         let job = if count.is_some() { &job["jobs"][0] } else { &job };
@@ -136,8 +139,7 @@ fn a_worker_that_hangs_up_while_it_waits_gets_none() {
 fn jobs_that_two_shards_give_at_once_are_not_lost() {
     let sharded = Sharded::new();
     let queues = queues(&sharded);
-    let mut rounds_with_loser = 0;
-    for _ in 0..60 {
+    for _ in 0..40 {
         let body = json!({ "queues": queues, "wait_s": 60 }).to_string();
         let mut worker = sharded.begin("POST", "/api/v1/lease", "", &body);
         for each in 0..3 {
@@ -164,33 +166,43 @@ fn jobs_that_two_shards_give_at_once_are_not_lost() {
         });
         for _ in 0..2 {
             let reply = sharded.post("/api/v1/lease", json!({ "queues": queues }));
-            reply.is(200);
             // One that was given back by a release has had an attempt.
-            rounds_with_loser += usize::from(reply.json()["attempt"] != 1);
+            let attempt = reply.json()["attempt"].clone();
+            assert!(attempt == 1 || attempt == 2, "{reply:?}");
         }
         for queue in &queues {
             assert_eq!(ready(&sharded, queue), 0);
         }
     }
-    println!("given back: {rounds_with_loser}");
 }
 
 #[test]
-fn an_answer_that_its_worker_does_not_take_goes_back() {
+fn an_answer_that_no_connection_takes_gives_its_jobs_back() {
     let sharded = Sharded::new();
     let queues = queues(&sharded);
-    // Hung up in between: whenever that is, the job is ready afterwards, or the worker has it.
-    for round in 0..40 {
-        let asked = if round % 2 == 0 { &queues[..1] } else { &queues[..] };
-        let id = sharded.submit(json!({ "queue": queues[0] }));
-        let body = json!({ "queues": asked }).to_string();
-        let worker = sharded.begin("POST", "/api/v1/lease", "", &body);
-        std::thread::yield_now();
-        drop(worker);
-        // The next one that asks is behind it at the shard.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (round, body) in [
+        json!({ "queues": [queues[1]] }),
+        json!({ "queues": queues }),
+        json!({ "queues": queues, "count": 2 }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = sharded.submit(json!({ "queue": queues[1] }));
+        // Released: the attempt counts.
+        runtime.block_on(async {
+            let request = Request::post("/api/v1/lease").header("host", "localhost");
+            let request = request.body(Body::from(body.to_string())).unwrap();
+            let answer = sharded.routes.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), 200, "{round}");
+            assert_eq!(ready(&sharded, &queues[1]), 0);
+            drop(answer);
+            wait_until_async(|| ready(&sharded, &queues[1]) == 1).await;
+        });
         let path = format!("/api/v1/jobs/{id}");
+        assert_eq!(sharded.get(&path).json()["attempts"], 1);
         sharded.call("DELETE", &path, None).is(204);
-        assert_eq!(ready(&sharded, &queues[0]), Value::Null, "{round}");
     }
 }
 

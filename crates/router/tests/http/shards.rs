@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::http::HeaderMap;
@@ -25,6 +26,8 @@ pub struct Sharded {
     pub placement: Placement,
     pub engines: Vec<Engine>,
     pub reach: Arc<Direct>,
+    /// The router's routes, without a listener.
+    pub routes: Router,
     shards: Vec<Handle>,
     router: Handle,
     agent: ureq::Agent,
@@ -41,7 +44,7 @@ pub struct Direct {
 impl Reach for Direct {
     fn reach<'a>(&'a self, shard: Shard, door: &'static str, client: &'a Peer) -> Reached<'a> {
         assert_eq!(door, "http");
-        assert!(client.address.ip().is_loopback());
+        assert!(client.address.ip().is_loopback() || client.address.port() == 0);
         let address = self.addresses.lock()[usize::from(shard.0)];
         self.count.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
@@ -74,13 +77,13 @@ impl Sharded {
         }
         let reach = Arc::new(Direct { addresses: Mutex::new(addresses), ..Direct::default() });
         let routes = HttpRouter::new(reach.clone(), placement).router();
-        let router = serve(routes, Arc::new(NoLog));
+        let router = serve(routes.clone(), Arc::new(NoLog));
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(PATIENCE * 2))
             .build();
         let agent = config.into();
-        Sharded { placement, engines, reach, shards: handles, router, agent }
+        Sharded { placement, engines, reach, routes, shards: handles, router, agent }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -97,10 +100,10 @@ impl Sharded {
     /// Closes all connections of one shard, and nobody reaches it any more.
     pub fn lose(&self, shard: u8) {
         self.reach.addresses.lock()[usize::from(shard)] = None;
-        self.shards[usize::from(shard)].abort();
+        self.shards[usize::from(shard)].finish(Instant::now());
     }
 
-    /// As if it were led somewhere else: connections are closed, and new ones are made.
+    /// Where a shard itself listens.
     pub fn address_of(&self, shard: u8) -> SocketAddr {
         self.shards[usize::from(shard)].local_addr()
     }
