@@ -141,6 +141,8 @@ fn what_is_no_json_is_refused_by_a_shard() {
 #[test]
 fn targets_of_any_kind_are_answered() {
     let sharded = Sharded::new();
+    // Of no shard that there is.
+    sharded.get(&format!("/api/v1/jobs/{}", 7_u64 << 45)).is_problem(404, "job_not_found");
     for target in [
         "/",
         "//",
