@@ -50,7 +50,7 @@ fn hashed(bytes: &[u8]) -> u64 {
 }
 
 /// The finalizer of SplitMix64: each bit of what comes out depends on each bit of what went in.
-fn mixed(mut bits: u64) -> u64 {
+pub(crate) fn mixed(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
