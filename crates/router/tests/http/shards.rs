@@ -49,9 +49,7 @@ impl Reach for Direct {
         self.count.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             match address {
-                Some(address) => {
-                    Ok(Link::lasting(tokio::net::TcpStream::connect(address).await?))
-                }
+                Some(address) => Ok(Link::lasting(tokio::net::TcpStream::connect(address).await?)),
                 None => Err(io::Error::other("nobody leads it")),
             }
         })

@@ -29,10 +29,17 @@ pub fn cluster(args: &ClusterArgs) -> anyhow::Result<Code> {
 fn step_down(native: &Native, shard: u8, as_json: bool) -> anyhow::Result<()> {
     let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
     let shards = shards_of(&cluster);
-    let led = if shards.is_empty() && shard == 0 { Some(&cluster) } else { shards.get(usize::from(shard)) };
+    let led = if shards.is_empty() && shard == 0 {
+        Some(&cluster)
+    } else {
+        shards.get(usize::from(shard))
+    };
     let led = led.ok_or_else(|| {
         let there_are = shards.len().max(1);
-        Failure::with(Code::NotFound, format!("there is no shard {shard}: the cluster has {there_are}, from 0"))
+        Failure::with(
+            Code::NotFound,
+            format!("there is no shard {shard}: the cluster has {there_are}, from 0"),
+        )
     })?;
     let leader = led.get("leader").map(text_of).unwrap_or_default();
     // A server without shards knows no such parameter.

@@ -70,8 +70,15 @@ pub(super) fn parse_shards(text: &str) -> Result<u8, String> {
 }
 
 /// Settings that only a node of a cluster has.
-const OF_CLUSTERS: [&str; 7] =
-    ["log-password-file", "log-ca-file", "log-sync", "node", "cluster-listen", "advertise", "shards"];
+const OF_CLUSTERS: [&str; 7] = [
+    "log-password-file",
+    "log-ca-file",
+    "log-sync",
+    "node",
+    "cluster-listen",
+    "advertise",
+    "shards",
+];
 /// Settings that are about a log of one's own.
 const OF_OWN_LOGS: [&str; 3] = ["memory", "sync", "segment-size"];
 
@@ -123,7 +130,10 @@ mod tests {
 
     #[test]
     fn there_are_one_to_sixty_four_shards() {
-        assert_eq!(["1", "4", "64"].map(|text| parse_shards(text).ok()), [Some(1), Some(4), Some(64)]);
+        assert_eq!(
+            ["1", "4", "64"].map(|text| parse_shards(text).ok()),
+            [Some(1), Some(4), Some(64)]
+        );
         for text in ["0", "65", "256", "-1", "", "four"] {
             assert!(parse_shards(text).is_err(), "{text}");
         }

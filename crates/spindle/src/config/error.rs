@@ -78,7 +78,9 @@ pub enum ConfigError {
     )]
     AdvertisesAll { address: SocketAddr },
     /// Clients would not reach shards that another node leads.
-    #[error("--shards needs --cluster-listen ADDR: each shard may be led by another node, and clients reach it there")]
+    #[error(
+        "--shards needs --cluster-listen ADDR: each shard may be led by another node, and clients reach it there"
+    )]
     ShardsApart,
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]

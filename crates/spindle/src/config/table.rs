@@ -8,9 +8,7 @@ use spindle_tls::TlsMode;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
-use super::cluster::{
-    LogSync, parse_advertise, parse_log_sync, parse_log_url, parse_shards,
-};
+use super::cluster::{LogSync, parse_advertise, parse_log_sync, parse_log_url, parse_shards};
 use super::doors::DOORS;
 use super::parse::{
     LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,

@@ -53,7 +53,11 @@ pub(super) fn lead(
     match why {
         Why::Signal | Why::StepDown => step_down(parts, leadership, running, &engine, inbox, &why),
         Why::Deposed => {
-            tracing::warn!(shard = parts.shard, epoch, "another node leads: closing all connections, and following it");
+            tracing::warn!(
+                shard = parts.shard,
+                epoch,
+                "another node leads: closing all connections, and following it"
+            );
             running.doors.abort();
             drop(running);
             engine.stop();
@@ -149,7 +153,11 @@ fn step_down(
     let epoch = leadership.epoch();
     let timeout = parts.resolved.config.shutdown_timeout;
     leadership.begin_step_down();
-    tracing::info!(shard = parts.shard, epoch, "stepping down: at most {timeout:?} for answers under way");
+    tracing::info!(
+        shard = parts.shard,
+        epoch,
+        "stepping down: at most {timeout:?} for answers under way"
+    );
     engine.stop_leasing();
     let (failed, mut ends) = close(parts, &running.doors, epoch, inbox);
     drop(running);

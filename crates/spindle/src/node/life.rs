@@ -54,7 +54,11 @@ pub(super) struct Parts<'a> {
 }
 
 /// Follows and leads in turn, until the process is to end.
-pub(super) fn live(parts: &Parts<'_>, options: &Options, inbox: &Receiver<Event>) -> anyhow::Result<()> {
+pub(super) fn live(
+    parts: &Parts<'_>,
+    options: &Options,
+    inbox: &Receiver<Event>,
+) -> anyhow::Result<()> {
     loop {
         let Some(leadership) = follow(parts, options, inbox)? else { return Ok(()) };
         match lead(parts, leadership, inbox)? {

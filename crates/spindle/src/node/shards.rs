@@ -43,7 +43,8 @@ pub(super) fn serve(
     carrier.let_in(listener, &all).context("cannot use the cluster's address")?;
     let crossing = Arc::new(Ways(Crossing::between(&nodes)));
     let routers = Routers::open(resolved, &base, &carrier, crossing, &nodes)?;
-    let (masters, of_master) = claim(config.doors().filter(|(door, _)| *door == jobd_master::DOOR))?;
+    let (masters, of_master) =
+        claim(config.doors().filter(|(door, _)| *door == jobd_master::DOOR))?;
     let mut addresses = routers.local_addrs();
     addresses.extend(of_master);
     greet(resolved, &nodes[0], &addresses);
@@ -68,7 +69,11 @@ fn start_nodes(
 ) -> anyhow::Result<Vec<Node>> {
     let mut own = cluster;
     if own.ip().is_unspecified() {
-        own.set_ip(if own.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() });
+        own.set_ip(if own.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            [0, 0, 0, 0, 0, 0, 0, 1].into()
+        });
     }
     let start = |(open, shard): (OpenLog, u8)| {
         let seat = ShardSeat { shard, own_address: own.to_string() };
