@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spindle_budget::Budgets;
-use spindle_engine::Committer;
+use spindle_engine::{Committer, Peer};
 use spindle_limits::Places;
 use spindle_tls::ListenerTls;
 use tokio::runtime::Builder;
@@ -68,7 +68,8 @@ impl Default for Limits {
 /// A claimed address. Clients can connect already; they wait until [`HttpListener::start`].
 #[derive(Debug)]
 pub struct HttpListener {
-    listener: TcpListener,
+    /// None: it serves only what it is given.
+    listener: Option<TcpListener>,
     tls: ListenerTls,
     local_addr: SocketAddr,
 }
@@ -76,17 +77,24 @@ pub struct HttpListener {
 /// Claims an address.
 pub fn bind(addr: SocketAddr) -> io::Result<HttpListener> {
     let (listener, local_addr) = spindle_net::listen(addr)?;
-    Ok(HttpListener { listener, tls: ListenerTls::Off, local_addr })
+    Ok(HttpListener { listener: Some(listener), tls: ListenerTls::Off, local_addr })
 }
 
 /// Takes an address that was claimed before: for a process that keeps it while it opens and closes its door.
 pub fn bound(listener: TcpListener) -> io::Result<HttpListener> {
     let local_addr = listener.local_addr()?;
-    Ok(HttpListener { listener, tls: ListenerTls::Off, local_addr })
+    Ok(HttpListener { listener: Some(listener), tls: ListenerTls::Off, local_addr })
+}
+
+/// One that listens nowhere: it serves the connections that it is given ([`Handle::adopt`]). `local_addr` is
+/// where its clients have come to.
+pub fn inner(local_addr: SocketAddr) -> HttpListener {
+    HttpListener { listener: None, tls: ListenerTls::Off, local_addr }
 }
 
 impl HttpListener {
-    /// The address claimed: with port 0 asked for, the port the system chose.
+    /// The address claimed: with port 0 asked for, the port the system chose. Of one that listens nowhere,
+    /// the address it was given.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -142,7 +150,7 @@ impl HttpListener {
         }
         if let Some((first, _)) = runtimes.first() {
             let _inside = first.enter();
-            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            let listener = self.listener.map(tokio::net::TcpListener::from_std).transpose()?;
             tokio::spawn(server.clone().accept(listener, dealt));
         }
         for (runtime, arrivals) in runtimes {
@@ -181,6 +189,16 @@ impl Handle {
     /// client. `stream` has been read up to where the client's own bytes begin. False if there is no place
     /// for it, or the end has begun: then it is closed.
     pub fn adopt(&self, stream: TcpStream, peer: SocketAddr) -> bool {
+        self.adopt_one(stream, peer, None)
+    }
+
+    /// As [`Handle::adopt`], of a client that is known already: what comes are its bytes in plain, and
+    /// whatever TLS it used has ended where it came to.
+    pub fn adopt_known(&self, stream: TcpStream, peer: Peer) -> bool {
+        self.adopt_one(stream, peer.address, Some(peer))
+    }
+
+    fn adopt_one(&self, stream: TcpStream, peer: SocketAddr, known: Option<Peer>) -> bool {
         let next = self.next_thread.fetch_add(1, Ordering::Relaxed) % self.adopts.len().max(1);
         let Some(thread) = self.adopts.get(next).and_then(mpsc::WeakUnboundedSender::upgrade)
         else {
@@ -193,7 +211,7 @@ impl Handle {
             turn_away(stream);
             return false;
         };
-        thread.send(Arrival { stream, peer, counted }).is_ok()
+        thread.send(Arrival { stream, peer, known, counted }).is_ok()
     }
 
     /// Where it listens.

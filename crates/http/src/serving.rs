@@ -114,6 +114,8 @@ impl Drop for OpenConnection {
 pub(crate) struct Arrival {
     pub stream: TcpStream,
     pub peer: SocketAddr,
+    /// Who it is, if that is known: then TLS has ended elsewhere, and plain bytes come.
+    pub known: Option<Peer>,
     pub counted: OpenConnection,
 }
 
@@ -144,8 +146,14 @@ pub(crate) fn serve(
 
 impl Server {
     /// Accepts until it is time to stop, and deals the connections out to the threads in turn.
-    pub async fn accept(self, listener: TcpListener, threads: Vec<UnboundedSender<Arrival>>) {
+    /// Without a listener it only keeps the threads waiting for what they are given.
+    pub async fn accept(
+        self,
+        listener: Option<TcpListener>,
+        threads: Vec<UnboundedSender<Arrival>>,
+    ) {
         let mut stages = self.stages.clone();
+        let Some(listener) = listener else { return reached(&mut stages, Stage::Stopping).await };
         let mut turns = threads.iter().cycle();
         let mut is_failing = false;
         loop {
@@ -160,7 +168,8 @@ impl Server {
                 Ok((stream, peer)) => match (self.open.one_more(peer), turns.next()) {
                     (Some(counted), Some(thread)) => {
                         // A thread that is gone has stopped, or has reported why.
-                        let _ = thread.send(Arrival { stream, peer, counted });
+                        let arrival = Arrival { stream, peer, known: None, counted };
+                        let _ = thread.send(arrival);
                     }
                     _ if self.tls.is_off() => turn_away(stream),
                     _ => {}
@@ -197,11 +206,11 @@ impl Server {
     }
 
     async fn converse(self, arrival: Arrival, member: Member, turns: HandshakeTurns) {
-        let Arrival { stream, peer: address, counted } = arrival;
+        let Arrival { stream, peer: address, known, counted } = arrival;
         let mut stages = self.stages.clone();
         let held = Held::new(&self.budgets);
         let opened = select! {
-            opened = Box::pin(self.open(stream, &held, &turns)) => opened,
+            opened = Box::pin(self.open(stream, &held, &turns, known.is_some())) => opened,
             () = reached(&mut stages, Stage::Stopping) => return,
         };
         let stream = match opened {
@@ -212,8 +221,10 @@ impl Server {
                 return;
             }
         };
-        let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
-        let client = Peer { address, encrypted, certificate };
+        let client = known.unwrap_or_else(|| {
+            let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
+            Peer { address, encrypted, certificate }
+        });
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
         let (site, member) = (self.site, Arc::new(member));
@@ -286,9 +297,14 @@ impl Server {
         stream: TcpStream,
         held: &Held,
         turns: &HandshakeTurns,
+        is_known: bool,
     ) -> io::Result<Option<Stream>> {
         let stream = tokio::net::TcpStream::from_std(stream)?;
         let Limits { head_time, handshake_time, write_time, .. } = self.limits;
+        if is_known {
+            let stream = WriteTimeout::new(stream, write_time, held.clone());
+            return Ok(Some(MaybeTls::Plain(stream)));
+        }
         // A connection idles as long before its first request as between two of them.
         let Ok(first) = timeout(head_time, first_byte(&stream, &self.tls)).await else {
             return Ok(None);

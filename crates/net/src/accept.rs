@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::net::{TcpListener, TcpStream};
+use spindle_engine::door::Peer;
 use spindle_limits::{DoorPlaces, Place};
 use tracing::warn;
 
@@ -33,10 +34,13 @@ impl Drop for Permit {
 }
 
 /// An accepted connection.
+#[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) door: usize,
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
+    /// Who it is, if that is known: then TLS has ended elsewhere, and plain bytes come.
+    pub(crate) known: Option<Peer>,
     pub(crate) permit: Permit,
 }
 
@@ -51,10 +55,10 @@ pub(crate) enum Accepted {
 
 /// The listeners of all doors, in the reactor that accepts.
 pub(crate) struct Acceptor {
-    listeners: Vec<(TcpListener, DoorPlaces)>,
+    listeners: Vec<(usize, TcpListener, DoorPlaces)>,
     counters: Arc<NetCounters>,
-    /// The door to look at next: in turn, so that a flood at one leaves the others theirs.
-    next_door: usize,
+    /// The listener to look at next: in turn, so that a flood at one leaves the others theirs.
+    next: usize,
     /// Accepting failed: wait for the next sweep, because no event will come.
     paused: bool,
     /// Accepting failed last time, which was logged.
@@ -62,24 +66,25 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// `listeners[n]` belongs to door `n`.
+    /// Each listener with the number of its door, and that door's places.
     pub(crate) fn new(
-        listeners: Vec<(TcpListener, DoorPlaces)>,
+        listeners: Vec<(usize, TcpListener, DoorPlaces)>,
         counters: Arc<NetCounters>,
     ) -> Acceptor {
-        Acceptor { listeners, counters, next_door: 0, paused: false, failing: false }
+        Acceptor { listeners, counters, next: 0, paused: false, failing: false }
     }
 
     /// The next connection of any door.
     pub(crate) fn next(&mut self) -> Accepted {
-        let doors = self.listeners.len();
-        for _ in 0..doors {
+        let count = self.listeners.len();
+        for _ in 0..count {
             if self.paused {
                 break;
             }
-            let door = self.next_door;
-            self.next_door = (door + 1) % doors;
-            let (listener, places) = &self.listeners[door];
+            let at = self.next;
+            self.next = (at + 1) % count;
+            let (door, listener, places) = &self.listeners[at];
+            let door = *door;
             match listener.accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
@@ -94,7 +99,7 @@ impl Acceptor {
                     };
                     self.counters.accepted.fetch_add(1, Ordering::Relaxed);
                     let permit = Permit::new(&self.counters, place);
-                    return Accepted::One(Arrival { door, stream, peer, permit });
+                    return Accepted::One(Arrival { door, stream, peer, known: None, permit });
                 }
             }
         }

@@ -27,7 +27,8 @@ pub struct BindError {
 /// [`Server::start`](crate::Server::start).
 pub struct BoundDoor {
     pub(crate) door: Arc<dyn Door>,
-    pub(crate) listener: TcpListener,
+    /// None: it serves only what it is given.
+    pub(crate) listener: Option<TcpListener>,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) tls: ListenerTls,
     local_addr: SocketAddr,
@@ -39,7 +40,8 @@ impl BoundDoor {
         BoundDoor { tls, ..self }
     }
 
-    /// The address claimed: with port 0 asked for, the port the system chose.
+    /// The address claimed: with port 0 asked for, the port the system chose. Of a door that listens
+    /// nowhere, the address it was given.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -55,7 +57,7 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindErro
     match listen(addr) {
         Ok((listener, local_addr)) => {
             let (connections, tls) = (Arc::default(), ListenerTls::Off);
-            Ok(BoundDoor { door, listener, connections, tls, local_addr })
+            Ok(BoundDoor { door, listener: Some(listener), connections, tls, local_addr })
         }
         Err(source) => Err(BindError { door: door.name(), addr, source }),
     }
@@ -70,7 +72,14 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindErro
 pub fn bound(door: Arc<dyn Door>, listener: TcpListener) -> io::Result<BoundDoor> {
     let local_addr = listener.local_addr()?;
     let (connections, tls) = (Arc::default(), ListenerTls::Off);
-    Ok(BoundDoor { door, listener, connections, tls, local_addr })
+    Ok(BoundDoor { door, listener: Some(listener), connections, tls, local_addr })
+}
+
+/// A door that listens nowhere: it serves the connections that it is given
+/// ([`adopt`](crate::ServerHandle::adopt)). `local_addr` is where its clients have come to.
+pub fn inner(door: Arc<dyn Door>, local_addr: SocketAddr) -> BoundDoor {
+    let (connections, tls) = (Arc::default(), ListenerTls::Off);
+    BoundDoor { door, listener: None, connections, tls, local_addr }
 }
 
 /// Claims `addr` for any listener, and says which address it is. Accepted sockets inherit the

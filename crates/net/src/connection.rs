@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::BytesMut;
 use spindle_budget::Holder;
 use spindle_engine::cohort::{Cohort, Guest};
-use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Mailbox, Outbox, Session, Ticket};
+use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Mailbox, Outbox, Peer, Session, Ticket};
 use spindle_engine::{Answer, Gate, Gated};
 
 use crate::accept::Arrival as Arrived;
@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     /// The door's number in the reactor.
     pub(crate) door: usize,
     pub(crate) peer: SocketAddr,
+    /// Who it is, if that was known when it came.
+    pub(crate) known: Option<Peer>,
     pub(crate) transport: Transport,
     /// There once it is known how the client speaks, gone once `on_closed` was called.
     pub(crate) session: Option<OpenSession>,
@@ -145,12 +147,13 @@ pub(crate) enum Share {
 impl Connection {
     /// A connection whose client may speak as the door lets it.
     pub(crate) fn open(id: ConnectionId, arrival: Arrived, buffers: &TurnBuffers) -> Connection {
-        let Arrived { door, stream, peer, permit } = arrival;
-        let is_plain = buffers.shared.doors[door].tls.is_off();
+        let Arrived { door, stream, peer, known, permit } = arrival;
+        let is_plain = known.is_some() || buffers.shared.doors[door].tls.is_off();
         let mut connection = Connection {
             id,
             door,
             peer,
+            known,
             transport: Transport::new(stream, is_plain),
             session: None,
             input: BytesMut::new(),

@@ -2,21 +2,19 @@
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 
 use mio::Waker;
-use mio::net::TcpStream;
 use parking_lot::Mutex;
 use spindle_budget::{Holder, Kind};
 use spindle_engine::door::{ConnectionId, Delivery, Mailbox};
 
-use crate::accept::Permit;
+use crate::accept::Arrival;
 
 /// A command to a reactor, from the server's handle or from the reactor that accepts.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Serve this accepted connection.
-    Adopt { door: usize, stream: TcpStream, peer: SocketAddr, permit: Permit },
+    Adopt(Arrival),
     /// This connection held the most when a budget was exceeded: it goes.
     LetGo { connection: ConnectionId, kind: Kind },
     /// Close the listeners.

@@ -16,9 +16,11 @@ impl Connection {
     /// It is known how the client speaks.
     pub(crate) fn open_session(&mut self, buffers: &TurnBuffers) {
         let entry = &buffers.shared.doors[self.door];
-        let tls = self.transport.tls();
-        let certificate = tls.and_then(Tls::certificate_name);
-        let peer = Peer { address: self.peer, encrypted: tls.is_some(), certificate };
+        let peer = self.known.take().unwrap_or_else(|| {
+            let tls = self.transport.tls();
+            let certificate = tls.and_then(Tls::certificate_name);
+            Peer { address: self.peer, encrypted: tls.is_some(), certificate }
+        });
         entry.connections.fetch_add(1, Ordering::Relaxed);
         self.session = Some(OpenSession {
             session: entry.door.open(self.id, &peer, &buffers.mailbox),

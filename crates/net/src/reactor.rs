@@ -278,9 +278,7 @@ impl Reactor {
 
     fn execute(&mut self, command: Command) {
         match command {
-            Command::Adopt { door, stream, peer, permit } => {
-                self.open(Arrival { door, stream, peer, permit });
-            }
+            Command::Adopt(arrival) => self.open(arrival),
             Command::LetGo { connection, kind } => self.let_go(connection, kind),
             Command::StopAccepting => self.stop_accepting(),
             Command::Shutdown { last } => self.shut_down(last),
@@ -302,9 +300,7 @@ impl Reactor {
                 self.open(arrival);
                 continue;
             }
-            let Arrival { door, stream, peer, permit } = arrival;
-            let command = Command::Adopt { door, stream, peer, permit };
-            self.shared.inboxes[reactor].command(command);
+            self.shared.inboxes[reactor].command(Command::Adopt(arrival));
         }
         true
     }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
 use parking_lot::{Condvar, Mutex};
-use spindle_engine::door::{Committer, Mailbox};
+use spindle_engine::door::{Committer, Mailbox, Peer};
 use spindle_limits::{DoorPlaces, Taken};
 
-use crate::accept::{Acceptor, Permit};
+use crate::accept::{Acceptor, Arrival, Permit};
 use crate::bind::BoundDoor;
 use crate::config::NetConfig;
 use crate::counters::NetCounters;
@@ -51,8 +51,8 @@ impl Server {
         let mut entries = Vec::new();
         let mut listeners = Vec::new();
         for BoundDoor { door, listener, connections, tls, .. } in doors {
+            listeners.extend(listener.map(|listener| (entries.len(), listener)));
             entries.push(DoorEntry { door, connections, tls });
-            listeners.push(listener);
         }
         let (polls, inboxes): (Vec<_>, Vec<_>) = (0..reactors)
             .map(|_| poll_and_inbox().map(|(poll, inbox)| (poll, Arc::new(inbox))))
@@ -93,14 +93,14 @@ impl Server {
 fn acceptor(
     shared: &Shared,
     registry: &Registry,
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<(usize, std::net::TcpListener)>,
     places: &[DoorPlaces],
 ) -> io::Result<Acceptor> {
     let mut accepting = Vec::new();
-    for (places, listener) in places.iter().zip(listeners) {
+    for (door, listener) in listeners {
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, LISTENERS, Interest::READABLE)?;
-        accepting.push((listener, places.clone()));
+        accepting.push((door, listener, places[door].clone()));
     }
     Ok(Acceptor::new(accepting, Arc::clone(&shared.counters)))
 }
@@ -182,6 +182,26 @@ impl ServerHandle {
     ///
     /// When it is not served: then it is closed.
     pub fn adopt(&self, door: &str, stream: TcpStream, peer: SocketAddr) -> Result<(), AdoptError> {
+        self.adopt_one(door, stream, peer, None)
+    }
+
+    /// As [`ServerHandle::adopt`], of a client that is known already: what comes are its bytes in plain,
+    /// and whatever TLS it used has ended where it came to.
+    ///
+    /// # Errors
+    ///
+    /// When it is not served: then it is closed.
+    pub fn adopt_known(&self, door: &str, stream: TcpStream, peer: Peer) -> Result<(), AdoptError> {
+        self.adopt_one(door, stream, peer.address, Some(peer))
+    }
+
+    fn adopt_one(
+        &self,
+        door: &str,
+        stream: TcpStream,
+        peer: SocketAddr,
+        known: Option<Peer>,
+    ) -> Result<(), AdoptError> {
         let number = self.shared.doors.iter().position(|entry| entry.door.name() == door);
         let door = number.ok_or(AdoptError::NoDoor)?;
         let counters = &self.shared.counters;
@@ -194,7 +214,7 @@ impl ServerHandle {
             (mio::net::TcpStream::from_std(stream), Permit::new(counters, place));
         let inboxes = &self.shared.inboxes;
         let next = self.next_reactor.fetch_add(1, Ordering::Relaxed) % inboxes.len();
-        inboxes[next].command(Command::Adopt { door, stream, peer, permit });
+        inboxes[next].command(Command::Adopt(Arrival { door, stream, peer, known, permit }));
         Ok(())
     }
 

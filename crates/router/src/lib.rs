@@ -32,10 +32,11 @@
 //! - Bytes held for a client are bounded: a session that has much to send does not receive more.
 //!
 //! `shard.rs` and `placement.rs` say where queues and jobs are, `ways.rs` is the contract with the
-//! network, `reach.rs` with whoever knows the leaders.
+//! network, `reach.rs` with whoever knows the leaders; `network.rs` has sockets for ways.
 
 pub mod gearman;
 pub mod http;
+mod network;
 mod no_log;
 mod placement;
 mod reach;
@@ -43,8 +44,9 @@ mod shard;
 mod ways;
 pub mod workq;
 
+pub use network::Sockets;
 pub use no_log::NoLog;
 pub use placement::Placement;
-pub use reach::{Reach, Reached};
+pub use reach::{Deposed, Link, LinkReader, Reach, Reached};
 pub use shard::Shard;
 pub use ways::{Came, Network, Wake, Way, Ways};

@@ -422,10 +422,14 @@ fn check_sendable(request: &Request) -> Result<(), ClientError> {
         | Request::InspectJobs { name, .. }
         | Request::InspectScheduledJobs { name, .. }
         | Request::InspectQueue { name } => slice::from_ref(name),
-        Request::Lease { names, .. } if (1..=limits.lease_names_max).contains(&names.len()) => {
+        Request::Lease { names, .. } | Request::Offer { names, .. }
+            if (1..=limits.lease_names_max).contains(&names.len()) =>
+        {
             names
         }
-        Request::Lease { .. } => return Err(ErrorText::InvalidCommandArgs.into()),
+        Request::Lease { .. } | Request::Offer { .. } => {
+            return Err(ErrorText::InvalidCommandArgs.into());
+        }
         _ => &[],
     };
     if !names.iter().all(|name| is_name(name)) {

@@ -57,10 +57,15 @@ impl Door for WorkqDoor {
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
-        match why {
-            _ if is_stranger(first) == Some(true) => {}
-            Unread::Plain => client_error(out, why.text()),
-            Unread::TooMuch => server_error(out, why.text()),
-        }
+        refuse_unread(why, first, out);
+    }
+}
+
+/// Appends what a client of this protocol hears whose request is not read.
+pub fn refuse_unread(why: Unread, first: &[u8], out: &mut BytesMut) {
+    match why {
+        _ if is_stranger(first) == Some(true) => {}
+        Unread::Plain => client_error(out, why.text()),
+        Unread::TooMuch => server_error(out, why.text()),
     }
 }

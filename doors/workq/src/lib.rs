@@ -17,6 +17,6 @@ mod session;
 mod show;
 mod shown_command;
 
-pub use door::WorkqDoor;
+pub use door::{WorkqDoor, refuse_unread};
 pub use policy::policy;
 pub use session::WorkqSession;

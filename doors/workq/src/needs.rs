@@ -22,10 +22,14 @@ pub(crate) fn needs(request: &Request) -> Option<(Role, About<'_>)> {
         }
         Request::Run(run) => (Role::Submit, About::Queue(&run.name)),
         Request::Result { id, .. } | Request::InspectJob { id } => (Role::Inspect, About::Job(*id)),
-        Request::Lease { names, .. } => (Role::Work, About::Queues(names)),
-        Request::Complete { id, .. } | Request::Fail { id, .. } | Request::Extend { id, .. } => {
-            (Role::Work, About::Job(*id))
+        Request::Lease { names, .. } | Request::Offer { names, .. } => {
+            (Role::Work, About::Queues(names))
         }
+        Request::Complete { id, .. }
+        | Request::Fail { id, .. }
+        | Request::Extend { id, .. }
+        | Request::Take { id } => (Role::Work, About::Job(*id)),
+        Request::Pass => (Role::Work, About::Server),
         Request::Delete { id } => (Role::Manage, About::Job(*id)),
         // They show payloads.
         Request::InspectJobs { name, .. } | Request::InspectScheduledJobs { name, .. } => {

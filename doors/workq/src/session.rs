@@ -2,6 +2,7 @@
 //! one at a time, and holds no rule of the queue.
 
 mod inspect;
+mod offer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,10 +42,7 @@ pub(crate) struct Common {
 /// What the answer to a ticket will answer.
 #[derive(Debug)]
 enum Waiting {
-    Lease {
-        names: Vec<Bytes>,
-        until_ms: u64,
-    },
+    Lease(Leasing),
     Result {
         id: Uuid,
     },
@@ -60,6 +58,14 @@ enum Waiting {
     Refusal(ErrorText),
 }
 
+/// A `lease`, or an `offer`.
+#[derive(Debug)]
+struct Leasing {
+    names: Vec<Bytes>,
+    until_ms: u64,
+    is_offer: bool,
+}
+
 /// One connection of this door.
 pub struct WorkqSession {
     engine: Engine,
@@ -70,6 +76,8 @@ pub struct WorkqSession {
     /// The job that was leased to it last and that job's queue, until the next request about it:
     /// for a client that may touch some queues only, which need not be looked up then.
     leased: Option<(Uuid, Bytes)>,
+    /// The job that was offered to it and that it has not taken.
+    offered: Option<(Uuid, LeaseRef)>,
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
@@ -95,6 +103,7 @@ impl WorkqSession {
             caller,
             login,
             leased: None,
+            offered: None,
             decoder,
             waiting: None,
             random: SmallRng::from_os_rng(),
@@ -107,8 +116,11 @@ impl WorkqSession {
     /// Handles complete requests until one waits, the outbox is full, or the input is used up.
     fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
         loop {
+            if !input.is_empty() {
+                self.end_offer(out);
+            }
             if self.waiting.is_some() {
-                return Flow::Wait;
+                return self.flow();
             }
             let most = if out.is_gated() { GATED_ANSWER_BYTES_MAX } else { ANSWER_BYTES_MAX };
             if out.pending_bytes() > most {
@@ -121,13 +133,18 @@ impl WorkqSession {
             };
             match decoded {
                 Ok(Some(request)) => {
+                    let taken = if let Request::Take { id } = request { Some(id) } else { None };
+                    self.give_back_unless(taken);
                     let before = out.pending_bytes();
                     self.log.begin(|| described(&request));
                     self.receive(request, out);
                     self.log_answer(before, out);
                 }
                 Ok(None) => return Flow::Continue,
-                Err(Reject::Reply(text)) => self.refuse_malformed(text, out),
+                Err(Reject::Reply(text)) => {
+                    self.give_back_unless(None);
+                    self.refuse_malformed(text, out);
+                }
                 Err(Reject::Close) => return Flow::Close,
                 Err(Reject::ReplyThenClose(text)) => {
                     client_error(out, text);
@@ -214,6 +231,7 @@ impl WorkqSession {
     /// `came_ms` is when it came, if it had to wait for that.
     fn dispatch(&mut self, request: Request, came_ms: Option<u64>, out: &mut Outbox) {
         if let Err(denied) = self.authorize(&request, out) {
+            self.give_back_unless(None);
             return deny(out, denied);
         }
         if request.is_change() {
@@ -235,10 +253,13 @@ impl WorkqSession {
             Request::Complete { id, result } => self.finish(id, true, result, out),
             Request::Fail { id, result } => self.finish(id, false, result, out),
             Request::Lease { names, wait_timeout_ms } => {
-                let now_ms = self.engine.now_ms();
-                let until_ms = came_ms.unwrap_or(now_ms).saturating_add(wait_timeout_ms.into());
-                self.lease(names, until_ms, now_ms, out);
+                self.begin_lease((names, wait_timeout_ms, false), came_ms, out);
             }
+            Request::Offer { names, wait_timeout_ms } => {
+                self.begin_lease((names, wait_timeout_ms, true), came_ms, out);
+            }
+            Request::Take { id } => self.take(id, out),
+            Request::Pass => out.put(encode::ok),
             Request::Result { id, wait_timeout_ms } => self.result(id, wait_timeout_ms, out),
             Request::Delete { id } => self.delete(id, out),
             Request::Extend { id, ttr_ms } => self.extend(id, ttr_ms, out),
@@ -284,7 +305,19 @@ impl WorkqSession {
 
     // ---- jobs out ----
 
-    fn lease(&mut self, names: Vec<Bytes>, until_ms: u64, mut now_ms: u64, out: &mut Outbox) {
+    fn begin_lease(
+        &mut self,
+        (names, wait_timeout_ms, is_offer): (Vec<Bytes>, u32, bool),
+        came_ms: Option<u64>,
+        out: &mut Outbox,
+    ) {
+        let now_ms = self.engine.now_ms();
+        let until_ms = came_ms.unwrap_or(now_ms).saturating_add(wait_timeout_ms.into());
+        self.lease(Leasing { names, until_ms, is_offer }, now_ms, out);
+    }
+
+    fn lease(&mut self, leasing: Leasing, mut now_ms: u64, out: &mut Outbox) {
+        let Leasing { names, until_ms, is_offer } = leasing;
         let mut request = Lease {
             queues: names,
             select: Select::ByPriority,
@@ -300,7 +333,7 @@ impl WorkqSession {
             let wait_ms = if self.ended { 0 } else { until_ms.saturating_sub(now_ms) };
             match out.open(self.engine.leases().take(&self.caller, &request, wait_ms)) {
                 Ok(LeaseReply::Leased(job)) => {
-                    if self.hand_out(&job, out) {
+                    if self.hand_out(&job, is_offer, out) {
                         return;
                     }
                     now_ms = self.engine.now_ms();
@@ -308,7 +341,8 @@ impl WorkqSession {
                 Ok(LeaseReply::Nothing) => return out.put(encode::timeout),
                 Ok(LeaseReply::Waiting(ticket)) => {
                     let names = request.queues;
-                    self.waiting = Some((ticket, Waiting::Lease { names, until_ms }));
+                    let leasing = Leasing { names, until_ms, is_offer };
+                    self.waiting = Some((ticket, Waiting::Lease(leasing)));
                     return;
                 }
                 Err(refused) => return refuse(out, &refused),
@@ -317,7 +351,7 @@ impl WorkqSession {
     }
 
     /// Writes a leased job. Returns false if its payload cannot be had: another job may be there.
-    fn hand_out(&mut self, job: &LeasedJob, out: &mut Outbox) -> bool {
+    fn hand_out(&mut self, job: &LeasedJob, is_offer: bool, out: &mut Outbox) -> bool {
         let payload = match self.engine.leases().payload(job) {
             Ok(Some(payload)) => payload,
             Ok(None) => return false,
@@ -332,8 +366,15 @@ impl WorkqSession {
             self.leased = Some((id, job.queue.clone()));
         }
         let lease = LeaseRef { job: job.id, attempt: job.attempt };
+        self.offered = is_offer.then_some((id, lease));
         out.put_lease(lease, |out| encode::lease(out, id, &job.queue, ttr_ms, &payload));
         true
+    }
+
+    /// Whether input is to be kept: who waits for an offer may change its mind.
+    fn flow(&self) -> Flow {
+        let is_kept = self.waiting.as_ref().is_some_and(|(_, waiting)| !waiting.is_for_offer());
+        if is_kept { Flow::Wait } else { Flow::Continue }
     }
 
     // ---- ends ----
@@ -428,7 +469,7 @@ impl Session for WorkqSession {
 
     fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         let Some((_, waiting)) = self.waiting.take_if(|(expected, _)| *expected == ticket) else {
-            return if self.waiting.is_some() { Flow::Wait } else { Flow::Continue };
+            return self.flow();
         };
         self.is_held = false;
         let before = out.pending_bytes();
@@ -439,9 +480,9 @@ impl Session for WorkqSession {
             return Flow::Continue;
         }
         match (answer, waiting) {
-            (Answer::Leased(job), Waiting::Lease { names, until_ms }) => {
-                if !self.hand_out(&job, out) {
-                    self.lease(names, until_ms, self.engine.now_ms(), out);
+            (Answer::Leased(job), Waiting::Lease(leasing)) => {
+                if !self.hand_out(&job, leasing.is_offer, out) {
+                    self.lease(leasing, self.engine.now_ms(), out);
                 }
             }
             (Answer::Finished(image), Waiting::Run { id }) => {
@@ -460,7 +501,7 @@ impl Session for WorkqSession {
             _ => out.put(encode::timeout),
         }
         self.log_answer(before, out);
-        if self.waiting.is_some() { Flow::Wait } else { Flow::Continue }
+        self.flow()
     }
 
     fn on_end_of_input(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
@@ -498,6 +539,9 @@ impl Session for WorkqSession {
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
         self.common.clients.fetch_sub(1, Ordering::Relaxed);
+        // Once each: when it was given back, another may have it as the same attempt.
+        self.offered.take_if(|(_, offered)| unsent.contains(offered));
+        self.give_back_unless(None);
         for lease in unsent {
             self.engine.leases().undo(*lease);
         }
@@ -508,5 +552,9 @@ impl Session for WorkqSession {
     fn input_bytes_max(&self) -> usize {
         // Who asks too fast is not read on: what it sends waits on its side.
         if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
+    }
+
+    fn is_engaged(&self) -> bool {
+        self.waiting.is_some() || self.offered.is_some()
     }
 }

@@ -20,7 +20,9 @@ pub use decoder::{Decoder, Limits, Reject};
 pub use error_text::ErrorText;
 pub use inspection::{JobInfo, JobState, QueueInfo, ServerInfo};
 pub use line::is_name;
-pub use reply::{JobResult, LeasedJob, Reply, ReplyError, ReplyKind, decode_reply};
+pub use reply::{
+    JobResult, LeasedJob, Reply, ReplyError, ReplyKind, decode_reply, decode_whole_reply,
+};
 pub use request::{NewJob, Presented, Request, Run};
 pub use time::{parse_time, write_time};
 pub use uuid::Uuid;

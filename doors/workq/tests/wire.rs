@@ -113,6 +113,13 @@ fn each_command_gives_its_request() {
             Request::InspectQueues { cursor_offset: u32::MAX, limit: 100 },
         ),
         ("inspect server\r\n", Request::InspectServer),
+        (
+            "offer a b 5\r\n",
+            Request::Offer { names: vec!["a".into(), "b".into()], wait_timeout_ms: 5 },
+        ),
+        ("offer a 0\r\n", Request::Offer { names: vec!["a".into()], wait_timeout_ms: 0 }),
+        ("take $ID\r\n", Request::Take { id: id(ID) }),
+        ("pass\r\n", Request::Pass),
     ];
     for (text, expected) in table {
         assert_eq!(request(&text.replace("$ID", ID)), expected, "{text:?}");

@@ -108,6 +108,10 @@ fn any_request() -> impl Strategy<Value = Request> {
         any_name().prop_map(|name| Request::InspectQueue { name }),
         page().prop_map(|(cursor_offset, limit)| Request::InspectQueues { cursor_offset, limit }),
         Just(Request::InspectServer),
+        (vec(any_name(), 1..9), wait())
+            .prop_map(|(names, wait_timeout_ms)| Request::Offer { names, wait_timeout_ms }),
+        any_id().prop_map(|id| Request::Take { id }),
+        Just(Request::Pass),
         "[!-,.-~]{1,200}".prop_map(|token| Request::Auth { token: Presented(token.into()) }),
     ]
 }
@@ -124,6 +128,9 @@ fn near_requests() -> impl Strategy<Value = Vec<u8>> {
         b"fail",
         b"delete",
         b"extend",
+        b"offer",
+        b"take",
+        b"pass",
         b"inspect",
         b"job",
         b"jobs",

@@ -1,19 +1,15 @@
-//! Shards in memory, and a network of threads between them and a router.
+//! Shards in memory, and a router in front of them.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use bytes::Bytes;
-use parking_lot::Mutex;
+use spindle_core::seat::Seat;
 use spindle_engine::{Door, Engine, Options, Peer, SystemClock};
 use spindle_log::MemoryLog;
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
-use spindle_router::{Came, Network, NoLog, Placement, Shard, Wake, Way, Ways};
+use spindle_router::{Link, Network, NoLog, Placement, Reach, Reached, Shard, Sockets};
 use spindle_testkit::{PATIENCE, spawn};
+use tokio::runtime::{Builder, Runtime};
 
 /// Servers with one door each, which know nothing of each other, and a router in front of them.
 pub struct Sharded {
@@ -23,6 +19,7 @@ pub struct Sharded {
     servers: Vec<ServerHandle>,
     router: ServerHandle,
     address: SocketAddr,
+    _runtime: Runtime,
 }
 
 impl Sharded {
@@ -33,14 +30,17 @@ impl Sharded {
         router: impl FnOnce(Arc<dyn Network>, Placement) -> R,
     ) -> Sharded {
         let placement = Placement::over(shards);
-        let engines: Vec<Engine> = placement.shards().map(open).collect();
+        let engines: Vec<Engine> = placement.shards().map(|shard| open(shard, shards)).collect();
         let served = engines.iter().map(|engine| serve(engine, door(engine.clone())));
         let (servers, addresses): (Vec<_>, Vec<_>) = served.unzip();
-        let door = Arc::new(router(Arc::new(Direct { addresses }), placement));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let network = Sockets::new(runtime.handle().clone(), Arc::new(Direct { addresses }));
+        let door = Arc::new(router(Arc::new(network), placement));
         let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.local_addr();
         let router = Server::start(Arc::new(NoLog), vec![bound], NetConfig::default()).unwrap();
-        Sharded { placement, engines, servers, router, address }
+        Sharded { placement, engines, servers, router, address, _runtime: runtime }
     }
 
     /// Where the router listens.
@@ -77,8 +77,9 @@ impl Drop for Sharded {
     }
 }
 
-fn open(shard: Shard) -> Engine {
-    let options = Options { shard: shard.0, ..Options::default() };
+fn open(shard: Shard, shards: u8) -> Engine {
+    let seat = Seat { shard: shard.0, shards };
+    let options = Options { seat, ..Options::default() };
     let clock = Arc::new(SystemClock::new());
     let engine = Engine::open(Arc::new(MemoryLog::new()), clock, options).unwrap();
     spawn(&engine);
@@ -97,103 +98,13 @@ struct Direct {
     addresses: Vec<SocketAddr>,
 }
 
-impl Network for Direct {
-    fn ways(&self, _door: &'static str, _client: &Peer, wake: Wake) -> Box<dyn Ways> {
-        let addresses = self.addresses.clone();
-        Box::new(DirectWays { addresses, wake, came: Arc::default(), open: HashMap::new() })
-    }
-}
-
-struct DirectWays {
-    addresses: Vec<SocketAddr>,
-    wake: Wake,
-    came: Arc<Mutex<VecDeque<(Way, Came)>>>,
-    open: HashMap<Way, (TcpStream, Arc<AtomicBool>)>,
-}
-
-impl DirectWays {
-    fn open(&mut self, way: Way) {
-        let address = self.addresses[usize::from(way.shard.0)];
-        let closed = Arc::new(AtomicBool::new(false));
-        let Ok(stream) = TcpStream::connect(address) else {
-            self.came.lock().push_back((way, Came::Ended));
-            return self.wake.wake();
-        };
-        stream.set_nodelay(true).unwrap();
-        let (mut reader, is_closed) = (stream.try_clone().unwrap(), Arc::clone(&closed));
-        let (came, wake) = (Arc::clone(&self.came), self.wake.clone());
-        thread::spawn(move || {
-            let mut piece = vec![0; 64 * 1024];
-            loop {
-                let count = reader.read(&mut piece).unwrap_or(0);
-                let new = match count {
-                    0 => Came::Ended,
-                    count => Came::Bytes(Bytes::copy_from_slice(&piece[..count])),
-                };
-                let mut came = came.lock();
-                if is_closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                came.push_back((way, new));
-                drop(came);
-                wake.wake();
-                if count == 0 {
-                    return;
-                }
-            }
-        });
-        self.open.insert(way, (stream, closed));
-    }
-}
-
-impl Ways for DirectWays {
-    fn send(&mut self, way: Way, bytes: Bytes) {
-        if !self.open.contains_key(&way) {
-            self.open(way);
-        }
-        if let Some((stream, _)) = self.open.get_mut(&way) {
-            // What cannot be sent shows where it is read.
-            let _ = stream.write_all(&bytes);
-        }
-    }
-
-    fn unsent_bytes(&self) -> usize {
-        0
-    }
-
-    fn finish(&mut self, way: Way) {
-        if let Some((stream, _)) = self.open.get(&way) {
-            let _ = stream.shutdown(Shutdown::Write);
-        }
-    }
-
-    fn close(&mut self, way: Way) {
-        if let Some((stream, closed)) = self.open.remove(&way) {
-            let mut came = self.came.lock();
-            closed.store(true, Ordering::SeqCst);
-            came.retain(|(of, _)| *of != way);
-            drop(came);
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn receive(&mut self) -> Option<(Way, Came)> {
-        let next = self.came.lock().pop_front()?;
-        if next.1 == Came::Ended {
-            self.open.remove(&next.0);
-        }
-        Some(next)
-    }
-
-    fn wake_later(&mut self) {
-        self.wake.wake();
-    }
-}
-
-impl Drop for DirectWays {
-    fn drop(&mut self) {
-        for (stream, _) in self.open.values() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+impl Reach for Direct {
+    fn reach<'a>(&'a self, shard: Shard, _door: &'static str, _client: &'a Peer) -> Reached<'a> {
+        Box::pin(async move {
+            let address = self.addresses[usize::from(shard.0)];
+            let stream = tokio::net::TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Link::lasting(stream))
+        })
     }
 }

@@ -24,8 +24,8 @@ const INSPECT_LIMIT_MAX: u32 = 100;
 pub(super) enum Asked {
     /// A request that is complete, but for its name.
     Now(Named),
-    /// `lease`, and where its name stands if it has only one.
-    Lease { wait_timeout_ms: u32, only_name: Option<Range<usize>> },
+    /// `lease` or `offer`, and where its name stands if it has only one.
+    Lease { is_offer: bool, wait_timeout_ms: u32, only_name: Option<Range<usize>> },
     /// A request whose block follows, or the complaint to make after the block was passed over.
     Block(Block),
 }
@@ -59,12 +59,15 @@ pub(super) fn parse(text: &[u8], limits: &Limits) -> Result<Asked, ErrorText> {
         b"fail" => block(line, 3, (limits.result_bytes_max, InvalidResultSize), |line| {
             finish(line).map(|id| Request::Fail { id, result: Bytes::new() }.into())
         }),
-        b"lease" => lease(line, limits),
+        b"lease" => lease(line, limits, false),
+        b"offer" => lease(line, limits, true),
         b"schedule" => block(line, 7, payload, schedule),
         b"run" => block(line, 6, payload, run),
         b"result" => result(line).map(Asked::from),
         b"delete" => delete(line).map(Asked::from),
         b"extend" => extend(line).map(Asked::from),
+        b"take" => take(line).map(Asked::from),
+        b"pass" => check_plain(line, 1).map(|()| Request::Pass.into()),
         b"inspect" => inspect(line).map(Asked::Now),
         b"auth" => auth(line).map(Asked::Now),
         _ => Err(ErrorText::UnknownCommand),
@@ -167,7 +170,12 @@ fn extend(line: &Line<'_>) -> Result<Request, ErrorText> {
     Ok(Request::Extend { id, ttr_ms })
 }
 
-fn lease(line: &Line<'_>, limits: &Limits) -> Result<Asked, ErrorText> {
+fn take(line: &Line<'_>) -> Result<Request, ErrorText> {
+    check_plain(line, 2)?;
+    Ok(Request::Take { id: parse_id(line.word(1))? })
+}
+
+fn lease(line: &Line<'_>, limits: &Limits, is_offer: bool) -> Result<Asked, ErrorText> {
     // The words are the command, the names and the wait-timeout.
     if line.word_count < 3 || line.word_count - 2 > limits.lease_names_max {
         return Err(ErrorText::InvalidCommandArgs);
@@ -176,15 +184,16 @@ fn lease(line: &Line<'_>, limits: &Limits) -> Result<Asked, ErrorText> {
     if line.word_count == 3 {
         let wait_timeout_ms = parse_wait_timeout(line.word(2))?;
         check_name(line.word(1))?;
-        return Ok(Asked::Lease { wait_timeout_ms, only_name: Some(line.word(1).range()) });
+        let only_name = Some(line.word(1).range());
+        return Ok(Asked::Lease { is_offer, wait_timeout_ms, only_name });
     }
     let last = line.all_words().nth(line.word_count - 1).unwrap_or_default();
     let wait_timeout_ms = parse_wait_timeout(last)?;
     lease_names(line).try_for_each(check_name)?;
-    Ok(Asked::Lease { wait_timeout_ms, only_name: None })
+    Ok(Asked::Lease { is_offer, wait_timeout_ms, only_name: None })
 }
 
-/// The words of a `lease` between the command and the wait-timeout.
+/// The words of a `lease` or an `offer` between the command and the wait-timeout.
 pub(super) fn lease_names<'a>(line: &Line<'a>) -> impl Iterator<Item = Word<'a>> + use<'a> {
     line.all_words().skip(1).take(line.word_count.saturating_sub(2))
 }

@@ -130,10 +130,14 @@ impl Decoder {
         self.state = State::Line { searched: 0 };
         match arguments::parse(text, &self.limits) {
             Ok(Asked::Now(named)) => Ok(Some(take_named(input, line_bytes, named))),
-            Ok(Asked::Lease { wait_timeout_ms, only_name }) => {
+            Ok(Asked::Lease { is_offer, wait_timeout_ms, only_name }) => {
                 let names = copy_lease_names(text, only_name);
                 input.advance(line_bytes);
-                Ok(Some(Request::Lease { names, wait_timeout_ms }))
+                Ok(Some(if is_offer {
+                    Request::Offer { names, wait_timeout_ms }
+                } else {
+                    Request::Lease { names, wait_timeout_ms }
+                }))
             }
             Ok(Asked::Block(Block { bytes, size_error, outcome })) => {
                 let outcome = match outcome {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use super::{
     JobInfo, JobState, QueueInfo, Request, ServerInfo, Uuid,
@@ -22,7 +22,7 @@ pub enum ReplyKind {
     Ok,
     /// A result: `run`, `result`.
     Result,
-    /// A job to work on: `lease`.
+    /// A job to work on: `lease`, `offer`.
     Lease,
     /// Jobs: `inspect job`, `jobs`, `scheduled-jobs`.
     Jobs,
@@ -97,9 +97,11 @@ impl ReplyKind {
             | Request::Fail { .. }
             | Request::Delete { .. }
             | Request::Extend { .. }
-            | Request::Auth { .. } => Self::Ok,
+            | Request::Auth { .. }
+            | Request::Take { .. }
+            | Request::Pass => Self::Ok,
             Request::Run(_) | Request::Result { .. } => Self::Result,
-            Request::Lease { .. } => Self::Lease,
+            Request::Lease { .. } | Request::Offer { .. } => Self::Lease,
             Request::InspectJob { .. }
             | Request::InspectJobs { .. }
             | Request::InspectScheduledJobs { .. } => Self::Jobs,
@@ -116,20 +118,26 @@ impl ReplyKind {
 ///
 /// [`ReplyError`] when the bytes cannot be an answer of this kind.
 pub fn decode_reply(kind: ReplyKind, input: &mut BytesMut) -> Result<Option<Reply>, ReplyError> {
-    let mut cursor = Cursor { text: input, at: 0 };
+    Ok(decode_whole_reply(kind, input)?.map(|(reply, _)| reply))
+}
+
+/// The same, and the bytes of the reply as they came: for who passes it on.
+///
+/// # Errors
+///
+/// [`ReplyError`], as [`decode_reply`].
+pub fn decode_whole_reply(
+    kind: ReplyKind,
+    input: &mut BytesMut,
+) -> Result<Option<(Reply, Bytes)>, ReplyError> {
+    let mut cursor = Cursor { text: input, at: 0, blocks: Vec::new() };
     match parse_reply(kind, &mut cursor) {
-        Ok((mut reply, block)) => {
-            let read = cursor.at;
-            match &mut reply {
-                Reply::Result(JobResult { result: slot, .. })
-                | Reply::Lease(LeasedJob { payload: slot, .. }) => {
-                    input.advance(block.start);
-                    *slot = input.split_to(block.len()).freeze();
-                    input.advance(read - block.end);
-                }
-                _ => input.advance(read),
-            }
-            Ok(Some(reply))
+        Ok(mut reply) => {
+            let Cursor { at, blocks, .. } = cursor;
+            let whole = input.split_to(at).freeze();
+            let blocks = blocks.into_iter().map(|block| whole.slice(block));
+            reply.place(blocks);
+            Ok(Some((reply, whole)))
         }
         Err(Stop::Incomplete) => Ok(None),
         Err(Stop::Malformed(reason)) => Err(ReplyError(reason)),
@@ -144,6 +152,21 @@ enum Stop {
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
+    /// Where the blocks stand that were passed: nothing is copied of a reply that is not whole.
+    blocks: Vec<Range<usize>>,
+}
+
+impl Reply {
+    /// Gives a result, or each job in turn, its block.
+    fn place(&mut self, mut blocks: impl Iterator<Item = Bytes>) {
+        let mut next = || blocks.next().unwrap_or_default();
+        match self {
+            Reply::Result(result) => result.result = next(),
+            Reply::Lease(job) => job.payload = next(),
+            Reply::Jobs(jobs) => jobs.iter_mut().for_each(|job| job.payload = next()),
+            _ => {}
+        }
+    }
 }
 
 impl<'a> Cursor<'a> {
@@ -160,8 +183,8 @@ impl<'a> Cursor<'a> {
             .ok_or(Stop::Malformed("line without CR LF"))
     }
 
-    /// A block of known length and its CR LF; where it stands.
-    fn block(&mut self, bytes: u64) -> Result<Range<usize>, Stop> {
+    /// A block of known length and its CR LF.
+    fn block(&mut self, bytes: u64) -> Result<(), Stop> {
         let bytes = usize::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= BLOCK_BYTES_MAX)
@@ -172,28 +195,25 @@ impl<'a> Cursor<'a> {
             return Err(Stop::Malformed("block that is longer than announced"));
         }
         self.at = range.end + 2;
-        Ok(range)
-    }
-
-    fn copy(&self, range: Range<usize>) -> Bytes {
-        Bytes::copy_from_slice(self.text.get(range).unwrap_or_default())
+        self.blocks.push(range);
+        Ok(())
     }
 }
 
-/// The reply without its block, and where the block of a result or a lease stands.
-fn parse_reply(kind: ReplyKind, cursor: &mut Cursor<'_>) -> Result<(Reply, Range<usize>), Stop> {
+/// The reply without its blocks.
+fn parse_reply(kind: ReplyKind, cursor: &mut Cursor<'_>) -> Result<Reply, Stop> {
     let line = cursor.line()?;
     if line.starts_with(b"-") {
-        return Ok((parse_error(line)?, 0..0));
+        return parse_error(line);
     }
     let rest = line.strip_prefix(b"+OK").ok_or(Stop::Malformed("neither +OK nor an error"))?;
     if kind == ReplyKind::Ok {
-        let whole = rest.is_empty().then_some((Reply::Ok, 0..0));
+        let whole = rest.is_empty().then_some(Reply::Ok);
         return whole.ok_or(Stop::Malformed("+OK with something behind it"));
     }
     let count = rest.strip_prefix(b" ").and_then(parse_unsigned);
     let count = count.ok_or(Stop::Malformed("+OK without a count"))?;
-    let reply = match kind {
+    Ok(match kind {
         ReplyKind::Jobs => {
             let jobs: Result<_, _> = (0..count).map(|_| parse_job(cursor)).collect();
             Reply::Jobs(jobs?)
@@ -203,12 +223,11 @@ fn parse_reply(kind: ReplyKind, cursor: &mut Cursor<'_>) -> Result<(Reply, Range
             Reply::Queues(queues?)
         }
         _ if count != 1 => return Err(Stop::Malformed("count that is not 1")),
-        ReplyKind::Result => return parse_result(cursor),
-        ReplyKind::Lease => return parse_lease(cursor),
+        ReplyKind::Result => parse_result(cursor)?,
+        ReplyKind::Lease => parse_lease(cursor)?,
         ReplyKind::Server => Reply::Server(parse_server(cursor)?),
         ReplyKind::Ok => Reply::Ok,
-    };
-    Ok((reply, 0..0))
+    })
 }
 
 fn parse_error(line: &[u8]) -> Result<Reply, Stop> {
@@ -226,7 +245,7 @@ fn parse_error(line: &[u8]) -> Result<Reply, Stop> {
     }
 }
 
-fn parse_result(cursor: &mut Cursor<'_>) -> Result<(Reply, Range<usize>), Stop> {
+fn parse_result(cursor: &mut Cursor<'_>) -> Result<Reply, Stop> {
     let malformed = Stop::Malformed("result line");
     let mut words = cursor.line()?.split(|letter| *letter == b' ');
     let parsed = (|| {
@@ -240,11 +259,11 @@ fn parse_result(cursor: &mut Cursor<'_>) -> Result<(Reply, Range<usize>), Stop> 
         words.next().is_none().then_some((id, success, bytes))
     })();
     let (id, success, bytes) = parsed.ok_or(malformed)?;
-    let block = cursor.block(bytes)?;
-    Ok((Reply::Result(JobResult { id, success, result: Bytes::new() }), block))
+    cursor.block(bytes)?;
+    Ok(Reply::Result(JobResult { id, success, result: Bytes::new() }))
 }
 
-fn parse_lease(cursor: &mut Cursor<'_>) -> Result<(Reply, Range<usize>), Stop> {
+fn parse_lease(cursor: &mut Cursor<'_>) -> Result<Reply, Stop> {
     let malformed = Stop::Malformed("lease line");
     let mut words = cursor.line()?.split(|letter| *letter == b' ');
     let parsed = (|| {
@@ -256,8 +275,8 @@ fn parse_lease(cursor: &mut Cursor<'_>) -> Result<(Reply, Range<usize>), Stop> {
     })();
     let (id, name, ttr_ms, bytes) = parsed.ok_or(malformed)?;
     let name = Bytes::copy_from_slice(name);
-    let block = cursor.block(bytes)?;
-    Ok((Reply::Lease(LeasedJob { id, name, ttr_ms, payload: Bytes::new() }), block))
+    cursor.block(bytes)?;
+    Ok(Reply::Lease(LeasedJob { id, name, ttr_ms, payload: Bytes::new() }))
 }
 
 /// The line before keys: a name and how many keys follow.
@@ -312,10 +331,11 @@ fn parse_job(cursor: &mut Cursor<'_>) -> Result<JobInfo, Stop> {
         time_ms: None,
     };
     let mut payload_bytes = None;
+    let blocks = cursor.blocks.len();
     for _ in 0..keys {
         // The payload may hold anything, line ends included; only its size says where it ends.
         if let Some(bytes) = payload_bytes.take() {
-            job.payload = parse_payload(cursor, bytes)?;
+            parse_payload(cursor, bytes)?;
             continue;
         }
         let (key, value) = parse_key(cursor)?;
@@ -340,10 +360,12 @@ fn parse_job(cursor: &mut Cursor<'_>) -> Result<JobInfo, Stop> {
             _ => {}
         }
     }
+    // One for each job, however many it shows.
+    cursor.blocks.resize(blocks + 1, 0..0);
     Ok(job)
 }
 
-fn parse_payload(cursor: &mut Cursor<'_>, bytes: u64) -> Result<Bytes, Stop> {
+fn parse_payload(cursor: &mut Cursor<'_>, bytes: u64) -> Result<(), Stop> {
     const KEY: &[u8] = b"payload ";
     let rest = cursor.text.get(cursor.at..).unwrap_or_default();
     if rest.len() < KEY.len() {
@@ -353,8 +375,7 @@ fn parse_payload(cursor: &mut Cursor<'_>, bytes: u64) -> Result<Bytes, Stop> {
         return Err(Stop::Malformed("payload-size without a payload behind it"));
     }
     cursor.at += KEY.len();
-    let range = cursor.block(bytes)?;
-    Ok(cursor.copy(range))
+    cursor.block(bytes)
 }
 
 fn parse_queue(cursor: &mut Cursor<'_>) -> Result<QueueInfo, Stop> {

@@ -50,6 +50,14 @@ pub enum Request {
     InspectServer,
     /// Say who is there, for the requests that follow. An extension of ours.
     Auth { token: Presented },
+    /// Wait for a job of these queues as `lease` does, without being sure to work on it: it goes
+    /// back, untried, unless the next request takes it. An extension of ours, for who asks several
+    /// servers at once.
+    Offer { names: Vec<Bytes>, wait_timeout_ms: u32 },
+    /// Work on the job that was offered last.
+    Take { id: Uuid },
+    /// Wait for no offer any longer, and give back what was offered.
+    Pass,
 }
 
 /// What a client presents as its token. Its `Debug` hides it.
@@ -71,6 +79,7 @@ impl Request {
                 | Request::Schedule { .. }
                 | Request::Run(_)
                 | Request::Lease { .. }
+                | Request::Offer { .. }
                 | Request::Complete { .. }
                 | Request::Fail { .. }
                 | Request::Delete { .. }
@@ -182,20 +191,16 @@ impl Request {
                 write_id_and_number(out, b"result ", *id, *wait_timeout_ms);
             }
             Self::Lease { names, wait_timeout_ms } => {
-                out.put_slice(b"lease");
-                for name in names {
-                    write_word(out, name);
-                }
-                write_number(out, (*wait_timeout_ms).into());
-                out.put_slice(b"\r\n");
+                write_lease(out, b"lease", names, *wait_timeout_ms);
+            }
+            Self::Offer { names, wait_timeout_ms } => {
+                write_lease(out, b"offer", names, *wait_timeout_ms);
             }
             Self::Complete { id, result } => write_finish(out, b"complete ", *id, result),
             Self::Fail { id, result } => write_finish(out, b"fail ", *id, result),
-            Self::Delete { id } => {
-                out.put_slice(b"delete ");
-                id.write(out);
-                out.put_slice(b"\r\n");
-            }
+            Self::Delete { id } => write_id(out, b"delete ", *id),
+            Self::Take { id } => write_id(out, b"take ", *id),
+            Self::Pass => out.put_slice(b"pass\r\n"),
             Self::Extend { id, ttr_ms } => write_id_and_number(out, b"extend ", *id, *ttr_ms),
             Self::Auth { token } => {
                 out.put_slice(b"auth");
@@ -288,6 +293,21 @@ fn write_flag(out: &mut BytesMut, name: &[u8], value: i64) {
 fn write_block(out: &mut BytesMut, block: &[u8]) {
     out.put_slice(b"\r\n");
     out.put_slice(block);
+    out.put_slice(b"\r\n");
+}
+
+fn write_lease(out: &mut BytesMut, command: &[u8], names: &[Bytes], wait_timeout_ms: u32) {
+    out.put_slice(command);
+    for name in names {
+        write_word(out, name);
+    }
+    write_number(out, wait_timeout_ms.into());
+    out.put_slice(b"\r\n");
+}
+
+fn write_id(out: &mut BytesMut, command: &[u8], id: Uuid) {
+    out.put_slice(command);
+    id.write(out);
     out.put_slice(b"\r\n");
 }
 

@@ -25,7 +25,7 @@ enum About {
 /// A request with `QUEUE`, `JOB` (one that is there) and `NEW` (an id of no job) in it.
 type Row = (&'static str, Option<Role>, About);
 
-const TABLE: [Row; 16] = [
+const TABLE: [Row; 19] = [
     ("add NEW QUEUE 1000 60000 1\r\nx\r\n", Some(Role::Submit), About::Queue),
     (
         "schedule NEW QUEUE 1000 60000 2030-01-01T00:00:00Z 1\r\nx\r\n",
@@ -46,6 +46,9 @@ const TABLE: [Row; 16] = [
     ("inspect queues 0 1\r\n", Some(Role::Read), About::All),
     ("inspect server\r\n", Some(Role::Read), About::Nothing),
     ("auth admin\r\n", None, About::Nothing),
+    ("offer QUEUE 0\r\n", Some(Role::Work), About::Queue),
+    ("take JOB\r\n", Some(Role::Work), About::Job),
+    ("pass\r\n", Some(Role::Work), About::Nothing),
 ];
 
 /// Where a request stands in the table. A new one does not compile without a row.
@@ -67,6 +70,9 @@ fn place(request: &Request) -> usize {
         Request::InspectQueues { .. } => 13,
         Request::InspectServer => 14,
         Request::Auth { .. } => 15,
+        Request::Offer { .. } => 16,
+        Request::Take { .. } => 17,
+        Request::Pass => 18,
     }
 }
 

@@ -10,6 +10,7 @@ mod harness;
 mod held;
 mod jobs;
 mod leases;
+mod offers;
 mod page;
 mod restart;
 mod run;
