@@ -8,6 +8,7 @@ use spindle_core::JobId;
 use spindle_gearman::client::take_response;
 use spindle_gearman::wire::PacketType;
 
+use super::introduction::Opening;
 use super::owed::{DebtNumber, FenceNumber};
 
 /// A packet or line of a shard's door.
@@ -69,6 +70,8 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What comes behind an answer whose turn is not yet is held up to this: a packet of the longest, and
 /// some small ones.
 const HELD_BYTES_MAX: usize = PACKET_BYTES_MAX + 1024 * 1024;
+/// ECHO_REQ without data: whatever was sent before it is done when it comes back.
+const FENCE: &[u8] = b"\0REQ\0\0\0\x10\0\0\0\0";
 /// Memory that a buffer keeps when it is empty.
 const IDLE_BYTES_MAX: usize = 4 * 1024;
 
@@ -81,6 +84,8 @@ pub(super) struct Channel {
     /// What came next, and could not be taken yet.
     next: Option<Token>,
     pub awaited: VecDeque<Awaited>,
+    /// What leaves together at the end of a turn.
+    pub outgoing: BytesMut,
     /// Requests were sent behind the last fence that have no answer, or an ERROR.
     pub is_unsettled: bool,
     fences_sent: FenceNumber,
@@ -98,10 +103,11 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// A way that begins with what so many answers come of that nobody waits for.
-    pub fn opened(answers: usize, is_unsettled: bool) -> Channel {
+    /// A way that begins with this.
+    pub fn opened(opening: Opening) -> Channel {
+        let Opening { bytes, answers, is_unsettled } = opening;
         let awaited = std::iter::repeat_n(Awaited::Dropped, answers).collect();
-        Channel { awaited, is_unsettled, ..Channel::default() }
+        Channel { outgoing: bytes, awaited, is_unsettled, ..Channel::default() }
     }
 
     /// Takes in what came.
@@ -168,11 +174,13 @@ impl Channel {
         Ok(is_whole.then(|| std::mem::take(&mut self.line).freeze()))
     }
 
-    /// Takes note of a fence that is sent.
-    pub fn begin_fence(&mut self) {
-        self.is_unsettled = false;
-        self.fences_sent.0 += 1;
-        self.awaited.push_back(Awaited::Fence);
+    /// Sends a fence behind requests that may be answered by an ERROR only, if there are any.
+    pub fn fence(&mut self) {
+        if std::mem::take(&mut self.is_unsettled) {
+            self.outgoing.extend_from_slice(FENCE);
+            self.fences_sent.0 += 1;
+            self.awaited.push_back(Awaited::Fence);
+        }
     }
 
     /// The fence that was to come next has come back.

@@ -168,7 +168,7 @@ impl GearmanRouterSession {
         let id = from_gearman_handle(handle);
         if id.is_some_and(|id| self.channel(shard).grabbed.remove(&id)) {
             // Until it is back, a lost way may have lost the result: the worker hears of it.
-            self.fence(shard);
+            self.channel(shard).fence();
         }
     }
 

@@ -24,8 +24,8 @@ const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// Answers that may be owed at once.
 const OWED_MAX: usize = 1024;
 
-/// ECHO_REQ without data: whatever was sent before it is done when it comes back.
-const FENCE: &[u8] = b"\0REQ\0\0\0\x10\0\0\0\0";
+/// Larger requests are not copied.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
 
 /// A client of Gearman, before its shards.
 pub(super) struct GearmanRouterSession {
@@ -145,6 +145,7 @@ impl GearmanRouterSession {
         if let Some(end) = self.end {
             return end;
         }
+        self.send_outgoing();
         if is_full(out) {
             self.ways.wake_later();
         }
@@ -188,7 +189,7 @@ impl GearmanRouterSession {
     pub(super) fn fence_all(&mut self) {
         let mut fences = Vec::new();
         for (shard, channel) in &mut self.channels {
-            send_fence(&mut *self.ways, *shard, channel);
+            channel.fence();
             fences.extend(channel.owe_fence().map(|number| (*shard, number)));
         }
         if !fences.is_empty() {
@@ -196,32 +197,35 @@ impl GearmanRouterSession {
         }
     }
 
-    /// The next answer of a shard is of a request that is sent from now on.
-    pub(super) fn fence(&mut self, shard: Shard) {
-        self.channel(shard);
-        if let Some(channel) = self.channels.get_mut(&shard) {
-            send_fence(&mut *self.ways, shard, channel);
+    // ---- ways ----
+
+    /// Sends something to a shard: small requests together at the end of the turn, large ones as they
+    /// are.
+    pub(super) fn send(&mut self, shard: Shard, request: Bytes) {
+        let channel = self.channel(shard);
+        if request.len() <= COPIED_BYTES_MAX {
+            return channel.outgoing.extend_from_slice(&request);
+        }
+        let before = channel.outgoing.split().freeze();
+        for bytes in [before, request] {
+            self.ways.send(Way::to(shard), bytes);
         }
     }
 
-    // ---- ways ----
-
-    /// Sends something to a shard.
-    pub(super) fn send(&mut self, shard: Shard, request: Bytes) {
-        self.channel(shard);
-        self.ways.send(Way::to(shard), request);
+    /// Sends what was kept to leave together.
+    fn send_outgoing(&mut self) {
+        for (shard, channel) in &mut self.channels {
+            if !channel.outgoing.is_empty() && !channel.has_ended {
+                self.ways.send(Way::to(*shard), channel.outgoing.split().freeze());
+            }
+        }
     }
 
     /// The way to a shard, opened if there is none.
     pub(super) fn channel(&mut self, shard: Shard) -> &mut Channel {
-        let (introduction, ways) = (&self.introduction, &mut self.ways);
-        self.channels.entry(shard).or_insert_with(|| {
-            let opening = introduction.opening(shard);
-            if !opening.bytes.is_empty() {
-                ways.send(Way::to(shard), opening.bytes.freeze());
-            }
-            Channel::opened(opening.answers, opening.is_unsettled)
-        })
+        let introduction = &self.introduction;
+        let open = || Channel::opened(introduction.opening(shard));
+        self.channels.entry(shard).or_insert_with(open)
     }
 
     /// Takes in what has come, and hands out what can leave.
@@ -411,9 +415,9 @@ impl GearmanRouterSession {
             return;
         };
         let (request, is_grab) = (round.request.clone(), round.kind == Kind::Grab);
-        // An ERROR that is on its way is not taken for the answer.
-        self.fence(shard);
         let channel = self.channel(shard);
+        // An ERROR that is on its way is not taken for the answer.
+        channel.fence();
         channel.is_asleep &= !is_grab;
         channel.awaited.push_back(Awaited::Round);
         self.send(shard, request);
@@ -445,14 +449,6 @@ impl GearmanRouterSession {
 
 /// How a line begins that says who is there.
 const AUTH: &[u8] = b"auth ";
-
-/// Sends a fence behind requests that may be answered by an ERROR only, if there are any.
-fn send_fence(ways: &mut dyn Ways, shard: Shard, channel: &mut Channel) {
-    if channel.is_unsettled {
-        channel.begin_fence();
-        ways.send(Way::to(shard), Bytes::from_static(FENCE));
-    }
-}
 
 /// The job that a worker is given with this packet.
 fn assigned(token: &Token) -> Option<spindle_core::JobId> {
@@ -500,10 +496,7 @@ impl Session for GearmanRouterSession {
     }
 
     fn on_closed(&mut self, _unsent: &[LeaseRef]) {
-        // Shards hear of it by their ways.
-        for shard in std::mem::take(&mut self.channels).into_keys() {
-            self.ways.close(Way::to(shard));
-        }
+        // Its ways close when they are dropped.
     }
 
     fn input_bytes_max(&self) -> usize {

@@ -79,7 +79,8 @@ impl Drop for Sharded {
 
 fn open(shard: Shard, shards: u8) -> Engine {
     let seat = Seat { shard: shard.0, shards };
-    let options = Options { seat, ..Options::default() };
+    let mut options = Options { seat, ..Options::default() };
+    options.defaults.policies = spindle_gearman::policies(0).into_iter().collect();
     let clock = Arc::new(SystemClock::new());
     let engine = Engine::open(Arc::new(MemoryLog::new()), clock, options).unwrap();
     spawn(&engine);
