@@ -1,5 +1,7 @@
 //! Clients of Gearman, whose queues are on several shards.
 
+#![expect(clippy::unwrap_used, reason = "only tests use this")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
