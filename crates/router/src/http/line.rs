@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::{Link, LinkReader};
