@@ -1,5 +1,7 @@
 //! Workq clients of shards.
 
+#![expect(clippy::unwrap_used, reason = "only tests use this")]
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
