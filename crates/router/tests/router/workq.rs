@@ -282,6 +282,10 @@ fn queues_of_all_shards_are_one_list() {
     for beyond in [1000, u32::MAX as usize] {
         assert_eq!(page(&mut adding, beyond, 100), part(120, 0));
     }
+    // Back again, and on from elsewhere than where the last one ended.
+    for from in [50, 0, 20, 19, 90] {
+        assert_eq!(page(&mut adding, from, 10), part(from, 10));
+    }
     let pages = (0..13).flat_map(|number| page(&mut adding, number * 10, 10));
     assert_eq!(pages.collect::<Vec<_>>(), names);
 }
