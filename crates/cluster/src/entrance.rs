@@ -1,9 +1,10 @@
-//! Where the leader lets in clients that came to other nodes.
+//! Where a leader lets in clients that came to other nodes.
 
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_engine::Peer;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -16,11 +17,61 @@ use crate::preamble::Preamble;
 pub trait Admit: Send + Sync {
     /// Serves a connection as if it had been accepted by that door, from that client. It is closed if
     /// there is no such door, or no place.
-    fn admit(&self, door: &str, stream: StdStream, client: SocketAddr);
+    fn admit(&self, door: &str, stream: StdStream, client: Arriving);
+}
+
+/// A client that came to another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Arriving {
+    /// It is at this address; its bytes come as it sends them.
+    At(SocketAddr),
+    /// All of this is known of it, and its bytes come in plain.
+    Known(Peer),
+}
+
+impl Arriving {
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Arriving::At(address) => *address,
+            Arriving::Known(peer) => peer.address,
+        }
+    }
 }
 
 /// The leader's doors, while they are open.
 pub(crate) type OpenDoors = watch::Receiver<Option<Arc<dyn Admit>>>;
+
+/// The doors of the log that one node leads at times: open while it does.
+pub struct Threshold {
+    pub(crate) node: Node,
+    doors: watch::Sender<Option<Arc<dyn Admit>>>,
+}
+
+impl Threshold {
+    /// Doors that are closed.
+    #[must_use]
+    pub fn of(node: &Node) -> Threshold {
+        Threshold { node: node.clone(), doors: watch::Sender::new(None) }
+    }
+
+    /// This node leads, and its doors are open: other nodes may hand clients on.
+    pub fn open(&self, doors: Arc<dyn Admit>) {
+        self.doors.send_replace(Some(doors));
+        self.node.let_in();
+    }
+
+    /// Its doors are closed.
+    pub fn close(&self) {
+        self.node.let_nobody_in();
+        self.doors.send_replace(None);
+    }
+
+    pub(crate) fn doors(&self) -> OpenDoors {
+        self.doors.subscribe()
+    }
+}
 
 /// A follower says who comes within this time.
 const PREAMBLE_TIME: Duration = Duration::from_secs(5);
@@ -33,8 +84,8 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves the cluster's listener.
 pub(crate) struct Entrance {
-    pub node: Node,
-    pub doors: OpenDoors,
+    /// By shard.
+    pub sides: Vec<(Node, OpenDoors)>,
 }
 
 impl Entrance {
@@ -67,16 +118,16 @@ impl Entrance {
     }
 
     async fn admit(&self, mut stream: TcpStream) -> Result<(), String> {
-        let Preamble { key, door, client } =
-            Preamble::read(&mut stream).await.map_err(|error| format!("no preamble: {error}"))?;
-        let expected = self.node.state().pass_key.clone();
-        let is_known = expected.is_some_and(|it| bool::from(it.as_bytes().ct_eq(key.as_bytes())));
-        if !is_known {
+        let preamble = Preamble::read(&mut stream).await;
+        let preamble = preamble.map_err(|error| format!("no preamble: {error}"))?;
+        let (node, doors) = self.sides.get(usize::from(preamble.shard)).ok_or("no such shard")?;
+        let (key, expected) = (preamble.key.as_bytes(), node.state().pass_key.clone());
+        if !expected.is_some_and(|expected| bool::from(expected.as_bytes().ct_eq(key))) {
             return Err("its key is not this leader's".to_owned());
         }
-        let doors = self.doors.borrow().clone().ok_or("the doors are closed")?;
+        let doors = doors.borrow().clone().ok_or("the doors are closed")?;
         let stream = stream.into_std().map_err(|error| error.to_string())?;
-        doors.admit(&door, stream, client);
+        doors.admit(&preamble.door, stream, preamble.arrival());
         Ok(())
     }
 }

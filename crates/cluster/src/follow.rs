@@ -207,7 +207,7 @@ impl Follower<'_, '_> {
 
     fn decide(&self, now: Duration) -> Decision {
         let state = self.node.state();
-        let rank = state.peers.rank(self.node.name(), now);
+        let rank = state.peers.rank(self.node.name(), self.node.shard(), now);
         state.election.as_ref().map_or(Decision::WaitUntil(now), |it| it.decide(now, rank))
     }
 
@@ -285,8 +285,14 @@ impl Follower<'_, '_> {
     }
 
     fn publish(&self) {
-        let mut state = self.node.state();
-        (state.position, state.epoch) = (self.next.0, self.fold.epoch());
+        let has_begun = self.fold.seat().is_some();
+        {
+            let mut state = self.node.state();
+            (state.position, state.epoch) = (self.next.0, self.fold.epoch());
+        }
+        if has_begun {
+            self.node.has_begun();
+        }
     }
 
     fn wait_for_log(&mut self, error: &ReadError) -> Result<(), Ended> {

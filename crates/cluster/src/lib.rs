@@ -24,7 +24,8 @@
 //! Start with [`Node`] and `follow.rs`. `election.rs` is the rule of when to campaign, without I/O and
 //! with its time given; `announcement.rs` is what nodes tell each other, `peers.rs` what was heard of them.
 //! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` what
-//! is said on it first.
+//! is said on it first. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
+//! routers reach their leaders.
 //!
 //! - Invariant: nothing in this crate answers a client about jobs.
 //! - Invariant: what is heard changes no state but who is heard; only the fold of the log changes who leads.
@@ -32,6 +33,7 @@
 //! [`Engine::follow`]: spindle_engine::Engine::follow
 
 mod announcement;
+mod crossing;
 mod election;
 mod entrance;
 mod follow;
@@ -42,8 +44,9 @@ mod preamble;
 mod status;
 
 pub use announcement::Role;
-pub use entrance::Admit;
+pub use crossing::Crossing;
+pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;
-pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog};
-pub use passage::{HeldDoor, LocalAnswer, Passage, Reply};
+pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
+pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
 pub use status::{NodeStatus, Status};

@@ -30,6 +30,11 @@ const NAMESAKE_HEARD_MIN: u32 = 3;
 /// A node that has listened for so long has heard all others that run.
 const LISTENED: Duration = Duration::from_secs(60);
 
+/// Whoever leads a shard, and whoever is to lead it instead, have done what they do for so long.
+const SETTLED: Duration = Duration::from_secs(10);
+/// A node so few records behind is as good as up to date.
+const LAG_MAX: u64 = 1000;
+
 /// Opens the shared log: once for each time that this node follows it.
 pub type OpenLog =
     Box<dyn Fn() -> Result<Arc<dyn SharedLog>, Box<dyn Error + Send + Sync>> + Send + Sync>;
@@ -50,6 +55,18 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// Opens the log.
     pub open: OpenLog,
+    /// Of several logs, which this is.
+    pub shard: Option<ShardSeat>,
+}
+
+/// A node's seat at one of several logs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardSeat {
+    /// The log's number.
+    pub shard: u8,
+    /// Where this process reaches the cluster's address of its own: it hands clients to itself, too, while
+    /// it leads.
+    pub own_address: String,
 }
 
 /// One node of a cluster. Clones are the same node.
@@ -93,10 +110,14 @@ pub(crate) struct State {
     pub is_reluctant: bool,
     /// The newest version of records that this node reads.
     pub reads: u8,
+    /// A server has begun on the log.
+    has_begun: bool,
     pub stops: bool,
     number: u64,
     announce_now: bool,
     on_step_down: Option<Arc<OnStepDown>>,
+    /// Since when this node leads, or has last asked itself to step down.
+    settled_since: Option<Duration>,
     /// When this process began to hear others.
     hears_since: Option<Duration>,
     namesake: Namesake,
@@ -160,10 +181,12 @@ impl Node {
             pass_key: None,
             is_reluctant: false,
             reads: spindle_engine::record::VERSION,
+            has_begun: false,
             stops: false,
             number: 0,
             announce_now: false,
             on_step_down: None,
+            settled_since: None,
             hears_since: None,
             namesake: Namesake::default(),
         };
@@ -183,6 +206,11 @@ impl Node {
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.shared.options.name
+    }
+
+    /// Which of several logs it follows and leads; none where there is one.
+    pub(crate) fn shard(&self) -> Option<u8> {
+        self.shared.options.shard.as_ref().map(|seat| seat.shard)
     }
 
     /// What it does now.
@@ -263,6 +291,23 @@ impl Node {
         Ok(())
     }
 
+    /// The log is one that a server has begun on, and the one that this node is to follow.
+    pub(crate) fn has_begun(&self) {
+        if !std::mem::replace(&mut self.state().has_begun, true) {
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Waits until a server has begun on the log, this node or another one, and it is known to be the log
+    /// that this node is to follow. False when the node stops before.
+    pub fn wait_until_begun(&self) -> bool {
+        let mut state = self.state();
+        while !state.has_begun && !state.stops {
+            self.shared.changed.wait(&mut state);
+        }
+        state.has_begun
+    }
+
     /// Waits, unless the node stops. Returns whether it goes on.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let until = std::time::Instant::now() + time;
@@ -305,6 +350,7 @@ impl Node {
             state.engine = Some(engine.clone());
             state.is_reluctant = false;
         }
+        self.has_begun();
         self.turn_into(Role::Leader);
         Leadership { node: self.clone(), engine, epoch }
     }
@@ -408,19 +454,31 @@ impl Shared {
     fn find_leader(&self) {
         let now = self.options.clock.since_boot();
         let state = self.state.lock();
-        let heard = state.peers.leader(state.epoch, now).filter(|_| state.engine.is_none());
-        let leader = heard.map(|heard| {
-            let Announcement { node, run, epoch, advertise, pass_key, .. } = &heard.announcement;
-            let gate = advertise.clone().zip(pass_key.clone());
-            let gate = gate.map(|(address, pass_key)| Gate { address, pass_key });
-            Leader { node: node.clone(), run: run.clone(), epoch: *epoch, gate }
-        });
+        let leader = match &state.engine {
+            Some(_) => self.itself_as_leader(&state),
+            None => state.peers.leader(state.epoch, now).map(|heard| {
+                let Announcement { node, run, epoch, advertise, pass_key, .. } =
+                    &heard.announcement;
+                let gate = advertise.clone().zip(pass_key.clone());
+                let gate = gate.map(|(address, pass_key)| Gate { address, pass_key });
+                Leader { node: node.clone(), run: run.clone(), epoch: *epoch, gate }
+            }),
+        };
         // With the lock: a newer look must not be overtaken by this one.
         self.leader.send_if_modified(|known| {
             let is_new = *known != leader;
             *known = leader;
             is_new
         });
+    }
+
+    /// This node while it leads, where it hands clients to itself.
+    fn itself_as_leader(&self, state: &State) -> Option<Leader> {
+        let seat = self.options.shard.as_ref()?;
+        let gate = state.pass_key.clone();
+        let gate = gate.map(|pass_key| Gate { address: seat.own_address.clone(), pass_key });
+        let (node, run) = (self.options.name.clone(), self.run.clone());
+        Some(Leader { node, run, epoch: state.epoch, gate })
     }
 
     /// Says what this node does, once.
@@ -466,6 +524,33 @@ impl Shared {
         }
     }
 
+    /// Lets the node lead that stands first at this shard, once it has proved to be well: leaders of shards
+    /// are to be spread over the nodes, in whichever order these were started.
+    fn make_way(&self) {
+        let Some(seat) = &self.options.shard else { return };
+        let now = self.options.clock.since_boot();
+        let mut state = self.state.lock();
+        let leads = state.role == Role::Leader && state.pass_key.is_some();
+        let Some(position) = state.engine.as_ref().filter(|_| leads).map(|it| it.durable().0)
+        else {
+            state.settled_since = None;
+            return;
+        };
+        let settled = *state.settled_since.get_or_insert(now);
+        if now.saturating_sub(settled) < SETTLED {
+            return;
+        }
+        let read = position.saturating_sub(LAG_MAX);
+        let name = &self.options.name;
+        let better = state.peers.better_leader(name, seat.shard, now, (now - SETTLED, read));
+        let Some(better) = better else { return };
+        tracing::info!(shard = seat.shard, "{better} is to lead this shard: stepping down");
+        state.settled_since = Some(now);
+        let call = state.on_step_down.clone();
+        drop(state);
+        call.iter().for_each(|call| call());
+    }
+
     /// Somebody announces a newer epoch than the one that this node leads: an append tells.
     fn doubt_lead(&self) {
         let now = self.options.clock.since_boot();
@@ -484,6 +569,7 @@ fn announce(node: &Weak<Shared>) {
         shared.find_leader();
         shared.doubt_lead();
         shared.raise_format();
+        shared.make_way();
         let mut state = shared.state.lock();
         if state.stops {
             return;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spindle_core::rendezvous::score;
+
 use crate::announcement::{Announcement, Role};
 
 /// Nodes that are remembered.
@@ -17,6 +19,14 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 pub(crate) struct Heard {
     pub announcement: Announcement,
     pub at: Duration,
+    /// Since when this process is heard without a pause.
+    pub since: Duration,
+}
+
+/// When it is a node's turn to lead, beside others': by name, where there is one log. Where there are
+/// several, another order for each, so that their leaders are spread.
+fn turn(node: &str, shard: Option<u8>) -> (u64, &str) {
+    (shard.map_or(0, |shard| score(node.as_bytes(), u64::from(shard))), node)
 }
 
 /// The newest announcement of each node. Times are of the boot clock.
@@ -30,14 +40,16 @@ impl Peers {
     pub fn hear(&mut self, now: Duration, announcement: Announcement) {
         self.nodes.retain(|_, heard| now.saturating_sub(heard.at) < FORGOTTEN);
         let name = announcement.node.clone();
-        let is_new = match self.nodes.get(&name) {
-            Some(Heard { announcement: old, .. }) => {
-                old.run != announcement.run || old.number < announcement.number
+        let (is_new, since) = match self.nodes.get(&name) {
+            Some(Heard { announcement: old, at, since }) => {
+                let is_same = old.run == announcement.run;
+                let is_on = is_same && now.saturating_sub(*at) < LIVE;
+                (!is_same || old.number < announcement.number, if is_on { *since } else { now })
             }
-            None => self.nodes.len() < NODES_MAX,
+            None => (self.nodes.len() < NODES_MAX, now),
         };
         if is_new {
-            self.nodes.insert(name, Heard { announcement, at: now });
+            self.nodes.insert(name, Heard { announcement, at: now, since });
         }
     }
 
@@ -53,14 +65,35 @@ impl Peers {
         known.map(|heard| heard.announcement.reads).min()
     }
 
-    /// How many live followers stand before a node, by name: they campaign first.
-    pub fn rank(&self, me: &str, now: Duration) -> u32 {
+    /// How many live followers stand before a node: they campaign first.
+    pub fn rank(&self, me: &str, shard: Option<u8>, now: Duration) -> u32 {
+        let my_turn = turn(me, shard);
         let stands_before = |heard: &&Heard| {
             let is_live = now.saturating_sub(heard.at) < LIVE;
             let Announcement { node, role, .. } = &heard.announcement;
-            is_live && node.as_str() < me && matches!(role, Role::Follower | Role::Campaigning)
+            let waits = matches!(role, Role::Follower | Role::Campaigning);
+            is_live && waits && turn(node, shard) < my_turn
         };
         u32::try_from(self.all().filter(stands_before).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The follower that should lead rather than a node: it stands first, is heard since `since` or longer, and
+    /// has read up to `position`.
+    pub fn better_leader(
+        &self,
+        me: &str,
+        shard: u8,
+        now: Duration,
+        (since, position): (Duration, u64),
+    ) -> Option<&str> {
+        let is_ready = |heard: &&Heard| {
+            let Announcement { role, position: its, .. } = heard.announcement;
+            let is_live = now.saturating_sub(heard.at) < LIVE && heard.since <= since;
+            is_live && role == Role::Follower && its >= position
+        };
+        let ready = self.all().filter(is_ready).map(|heard| heard.announcement.node.as_str());
+        let first = ready.min_by_key(|node| turn(node, Some(shard)))?;
+        (turn(first, Some(shard)) < turn(me, Some(shard))).then_some(first)
     }
 
     /// The live leader of the highest epoch, if that is not below `epoch`.
@@ -126,13 +159,42 @@ mod tests {
     }
 
     #[test]
+    fn each_shard_has_an_order_of_its_own_and_whoever_stands_first_is_to_lead() {
+        let names = ["a", "b", "c"];
+        let first = |shard| {
+            let mut peers = Peers::default();
+            names.iter().for_each(|name| peers.hear(MS(0), of(name, Role::Follower, 1)));
+            let ranked = |name: &&str| peers.rank(name, Some(shard), MS(1)) == 0;
+            names.into_iter().find(ranked).unwrap()
+        };
+        let spread: std::collections::BTreeSet<_> = (0..8).map(first).collect();
+        assert_eq!(spread.len(), 3, "{spread:?}");
+
+        let (shard, best) = (0, first(0));
+        let other = names.into_iter().find(|name| *name != best).unwrap();
+        let mut peers = Peers::default();
+        let told = Announcement { position: 100, ..of(best, Role::Follower, 1) };
+        for (at, number) in (0..=10_000).step_by(200).zip(1..) {
+            peers.hear(MS(at), Announcement { number, ..told.clone() });
+        }
+        let better =
+            |me, since, position| peers.better_leader(me, shard, MS(10_000), (MS(since), position));
+        assert_eq!(better(other, 0, 100), Some(best));
+        assert_eq!(better(best, 0, 100), None, "it leads itself");
+        assert_eq!(better(other, 0, 101), None, "it is behind");
+        peers.hear(MS(12_000), Announcement { number: 99, ..told });
+        let late = peers.better_leader(other, shard, MS(12_000), (MS(11_000), 100));
+        assert_eq!(late, None, "it was silent, and is heard since now only");
+    }
+
+    #[test]
     fn followers_stand_in_the_order_of_their_names_and_only_so_many_are_known() {
         let mut peers = Peers::default();
         for (name, role) in [("a", Role::Leader), ("b", Role::Follower), ("d", Role::Follower)] {
             peers.hear(MS(0), of(name, role, 1));
         }
-        assert_eq!(["b", "c", "e"].map(|me| peers.rank(me, MS(1))), [0, 1, 2]);
-        assert_eq!(peers.rank("e", LIVE), 0);
+        assert_eq!(["b", "c", "e"].map(|me| peers.rank(me, None, MS(1))), [0, 1, 2]);
+        assert_eq!(peers.rank("e", None, LIVE), 0);
         for n in 0..100 {
             peers.hear(MS(1), of(&format!("n{n}"), Role::Follower, 1));
         }

@@ -1,24 +1,28 @@
-//! What a follower says before a client's bytes, so that the leader knows whose they are.
+//! What another node says before a client's bytes, so that the leader knows whose they are.
 //!
 //! ```text
-//! "SPNODE" | version u8 | length u16, big-endian | JSON: {"key", "door", "client"}
+//! "SPNODE" | version u8 | length u16, big-endian | JSON: {"key", "door", "client", "shard", "known"}
 //! ```
 //!
-//! Behind it come the client's own bytes, and nothing else of the follower.
+//! Behind it come the client's own bytes, and nothing else of the node. With `known`, TLS has ended there,
+//! and they are plain.
 
 use std::io;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use spindle_engine::Peer;
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::entrance::Arriving;
 
 const MAGIC: &[u8; 6] = b"SPNODE";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = MAGIC.len() + 3;
 /// The longest preamble behind its head.
-const BODY_BYTES_MAX: u16 = 1024;
+const BODY_BYTES_MAX: u16 = 4096;
 
-/// A follower hands a client on.
+/// A node hands a client on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Preamble {
     /// What the leader has announced, to show that the follower is of this cluster.
@@ -27,6 +31,48 @@ pub(crate) struct Preamble {
     pub door: String,
     /// The client's address.
     pub client: SocketAddr,
+    /// The shard whose leader is meant; 0 where there is one log only.
+    #[serde(default)]
+    pub shard: u8,
+    /// How the client has come in, if its bytes are not handed on as they came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Known>,
+}
+
+/// What a node knows of a client whose TLS it has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Known {
+    /// It came with TLS.
+    pub encrypted: bool,
+    /// The common name of the certificate that it has shown and that was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+}
+
+impl Preamble {
+    /// Says that a client comes to a door as it is.
+    pub fn as_it_comes(key: String, door: &str, client: SocketAddr) -> Preamble {
+        Preamble { key, door: door.to_owned(), client, shard: 0, known: None }
+    }
+
+    /// Says that a client comes to a door of a shard, whose own bytes follow in plain.
+    pub fn of_known(key: String, shard: u8, door: &str, client: &Peer) -> Preamble {
+        let Peer { address, encrypted, certificate } = client.clone();
+        let certificate = certificate.map(|name| name.to_string());
+        let known = Some(Known { encrypted, certificate });
+        Preamble { key, door: door.to_owned(), client: address, shard, known }
+    }
+
+    /// Who comes.
+    pub fn arrival(&self) -> Arriving {
+        match self.known.clone() {
+            None => Arriving::At(self.client),
+            Some(Known { encrypted, certificate }) => {
+                let certificate = certificate.map(Into::into);
+                Arriving::Known(Peer { address: self.client, encrypted, certificate })
+            }
+        }
+    }
 }
 
 /// Why a connection is no follower's.
@@ -84,8 +130,27 @@ mod tests {
     use super::*;
 
     fn preamble() -> Preamble {
-        let client = "[2001:db8::1]:4711".parse().unwrap();
-        Preamble { key: "ab".repeat(32), door: "workq".to_owned(), client }
+        Preamble::as_it_comes("ab".repeat(32), "workq", "[2001:db8::1]:4711".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn it_says_who_comes_to_which_shard() {
+        let address = "10.1.2.3:4711".parse().unwrap();
+        for certificate in [None, Some("worker-7".into())] {
+            let peer = Peer { address, encrypted: true, certificate };
+            let said = Preamble::of_known("key".to_owned(), 3, "gearman", &peer);
+            let read = Preamble::read(&mut &said.write().unwrap()[..]).await.unwrap();
+            assert_eq!((read.shard, &*read.door), (3, "gearman"));
+            assert_eq!(read.arrival(), Arriving::Known(peer));
+        }
+        assert_eq!(preamble().arrival(), Arriving::At(preamble().client));
+        // As a node says it that knows nothing of shards.
+        let body = br#"{"key":"k","door":"workq","client":"10.1.2.3:1"}"#;
+        let mut old = b"SPNODE\x01\0".to_vec();
+        old.push(u8::try_from(body.len()).unwrap());
+        old.extend_from_slice(body);
+        let read = Preamble::read(&mut &old[..]).await.unwrap();
+        assert_eq!((read.shard, read.known), (0, None));
     }
 
     #[tokio::test]
@@ -108,6 +173,6 @@ mod tests {
             bytes[at] = byte;
             assert!(Preamble::read(&mut &bytes[..]).await.is_err(), "{at}");
         }
-        assert!(Preamble { door: "d".repeat(2000), ..preamble() }.write().is_err());
+        assert!(Preamble { door: "d".repeat(5000), ..preamble() }.write().is_err());
     }
 }

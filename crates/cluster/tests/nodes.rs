@@ -77,6 +77,7 @@ impl Server {
         let (world, opened) = (shared.clone(), Arc::clone(&log));
         let clock = Arc::new(Ahead::default());
         let node = Node::start(NodeOptions {
+            shard: None,
             name: name.to_owned(),
             advertise: None,
             version: "test".to_owned(),
@@ -325,6 +326,7 @@ fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
     assert_eq!(leading().and_then(format), Some(NEWER));
     let world = shared.clone();
     let late = Node::start(NodeOptions {
+        shard: None,
         name: "late".to_owned(),
         advertise: None,
         version: "test".to_owned(),
@@ -341,6 +343,7 @@ fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
 #[test]
 fn a_log_that_cannot_be_opened_at_first_is_said_at_once() {
     let node = Node::start(NodeOptions {
+        shard: None,
         name: "a".to_owned(),
         advertise: None,
         version: "test".to_owned(),
@@ -358,6 +361,7 @@ fn a_log_that_cannot_be_opened_at_first_is_said_at_once() {
 fn a_name_is_checked() {
     for name in ["", "a b", "ä", &"n".repeat(65)] {
         let started = Node::start(NodeOptions {
+            shard: None,
             name: name.to_owned(),
             advertise: None,
             version: "test".to_owned(),

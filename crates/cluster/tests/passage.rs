@@ -7,7 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spindle_cluster::{Admit, HeldDoor, Leadership, Node, NodeOptions, Passage, Reply, Role};
+use spindle_cluster::{
+    Admit, Arriving, Carrier, HeldDoor, Leadership, Node, NodeOptions, Passage, Reply, Role,
+    Threshold,
+};
 use spindle_engine::{Options, SystemClock};
 use spindle_log::SharedLog;
 use spindle_testkit::shared_log::{SharedLogHandle, SharedMemoryLog};
@@ -17,8 +20,8 @@ use spindle_testkit::{PATIENCE, wait_until};
 struct Echo;
 
 impl Admit for Echo {
-    fn admit(&self, door: &str, stream: TcpStream, client: SocketAddr) {
-        let door = door.to_owned();
+    fn admit(&self, door: &str, stream: TcpStream, client: Arriving) {
+        let (door, client) = (door.to_owned(), client.address());
         stream.set_nonblocking(false).unwrap();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stream.try_clone().unwrap());
@@ -37,6 +40,8 @@ impl Admit for Echo {
 struct Server {
     node: Node,
     passage: Passage,
+    threshold: Threshold,
+    _carrier: Carrier,
     /// Where clients of its door come.
     door: SocketAddr,
     cluster: SocketAddr,
@@ -56,6 +61,7 @@ impl Server {
         let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
         let (shared, opened) = (shared.clone(), Arc::clone(&log));
         let node = Node::start(NodeOptions {
+            shard: None,
             name: name.to_owned(),
             advertise: Some(cluster.to_string()),
             version: "test".to_owned(),
@@ -74,15 +80,17 @@ impl Server {
             (path == "/readyz").then_some(Reply { status: "200 OK", content_type, body })
         };
         let held = HeldDoor { name: "echo", listener: doors, answer: Some(Arc::new(answer)) };
-        let passage = Passage::start(&node, vec![held], Some(others), 100).unwrap();
-        Server { node, passage, door, cluster, log }
+        let (carrier, threshold) = (Carrier::start().unwrap(), Threshold::of(&node));
+        carrier.let_in(others, &[&threshold]).unwrap();
+        let passage = Passage::start(&carrier, &threshold, vec![held], 100).unwrap();
+        Server { node, passage, threshold, _carrier: carrier, door, cluster, log }
     }
 
     /// Follows until it leads, and opens its doors.
     fn lead(&self) -> Leadership {
         let leadership = self.node.follow(&Options::default()).unwrap();
         self.passage.end_following();
-        self.passage.open(Arc::new(Echo));
+        self.threshold.open(Arc::new(Echo));
         leadership
     }
 
@@ -143,7 +151,7 @@ fn a_client_of_a_follower_is_served_by_the_leader_that_knows_its_address() {
     assert!(ask(&other, "GET /other HTTP/1.1").ends_with(" GET /other HTTP/1.1"));
 
     // When the leader is lost, so are connections to it.
-    one.passage.close();
+    one.threshold.close();
     drop(leadership);
     let mut rest = Vec::new();
     assert_eq!((&client).read_to_end(&mut rest).unwrap_or_default(), 0);
@@ -160,7 +168,7 @@ fn a_leader_that_steps_down_serves_clients_of_others_to_the_end() {
     let own = client.local_addr().unwrap();
     assert_eq!(ask(&client, "hello"), format!("echo {own} hello"));
 
-    one.passage.close();
+    one.threshold.close();
     leadership.begin_step_down();
     wait_until("that is heard", || {
         let nodes = two.node.status().nodes;

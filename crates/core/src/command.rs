@@ -8,6 +8,7 @@ use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, OnDead, Origin, Tr
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, QueueSettings};
 use crate::schedule::{Due, Schedule};
+use crate::seat::Seat;
 
 /// One request. Each variant says why it exists.
 #[derive(Clone, PartialEq, Debug)]
@@ -155,6 +156,8 @@ pub enum Command {
     Start {
         /// Higher than any before.
         epoch: u64,
+        /// Which log it is meant to be.
+        seat: Seat,
     },
     /// After `Start`, once: ends bound leases and moves deadlines of older epochs for at most 256
     /// jobs from `from` on.

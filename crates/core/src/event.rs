@@ -10,6 +10,7 @@ use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 use crate::schedule::{Progress, Schedule};
+use crate::seat::Seat;
 
 /// Makes the events of a table: what each is, the byte that says which it is, its message.
 macro_rules! events {
@@ -418,6 +419,33 @@ pub struct Started {
     /// Leases of older epochs hold only as far as they were recovered.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
+    /// Which of several logs it is.
+    #[prost(uint32, tag = "2")]
+    pub shard: u32,
+    /// Of how many; 0 of a log that is the only one.
+    #[prost(uint32, tag = "3")]
+    pub shards: u32,
+}
+
+impl Started {
+    /// An epoch begins on this log.
+    #[must_use]
+    pub fn new(epoch: u64, seat: Seat) -> Started {
+        let shards = if seat.shards == 1 { 0 } else { u32::from(seat.shards) };
+        Started { epoch, shard: u32::from(seat.shard), shards }
+    }
+
+    /// Which log it says that it is.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        seat_from(self.shard, self.shards)
+    }
+}
+
+/// A seat as it is written: without shards, it is the only one.
+fn seat_from(shard: u32, shards: u32) -> Seat {
+    let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+    Seat { shard: byte(shard), shards: byte(shards).max(1) }
 }
 
 /// See [`Event::IdsReserved`].
@@ -541,6 +569,20 @@ pub struct Server {
     /// The revision of the schedule that was set last.
     #[prost(uint64, tag = "10")]
     pub schedules_revision: u64,
+    /// Which of several logs it is.
+    #[prost(uint32, tag = "11")]
+    pub shard: u32,
+    /// Of how many; 0 of a log that is the only one.
+    #[prost(uint32, tag = "12")]
+    pub shards: u32,
+}
+
+impl Server {
+    /// Which log it is; none as long as no server has begun on it.
+    #[must_use]
+    pub fn seat(&self) -> Option<Seat> {
+        (self.epoch > 0).then(|| seat_from(self.shard, self.shards))
+    }
 }
 
 /// An event of which nothing comes, as a place for others.

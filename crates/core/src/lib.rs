@@ -17,7 +17,9 @@ pub mod job;
 pub mod payload;
 pub mod policy;
 pub mod queue;
+pub mod rendezvous;
 pub mod schedule;
+pub mod seat;
 pub mod state;
 
 mod decide;

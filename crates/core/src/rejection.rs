@@ -1,6 +1,7 @@
 //! Why a command was refused. A refusal changes nothing.
 
 use crate::job::JobId;
+use crate::seat::Seat;
 
 /// Why a command was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -65,6 +66,9 @@ pub enum Rejection {
     /// Starts must raise the epoch.
     #[error("the epoch is not newer")]
     OldEpoch,
+    /// Another log of the cluster was meant, or a cluster of another number of shards.
+    #[error("it is {0}")]
+    OtherSeat(Seat),
     /// No such constraint.
     #[error("no such constraint")]
     NoConstraint,

@@ -243,7 +243,7 @@ impl Inner {
 
     /// Ids go on behind all that were ever reserved, and begin where those of the shard do.
     pub fn begin_ids(&mut self) {
-        let first_id = u64::from(self.options.shard) * JOB_ID_SEQUENCE_END + 1;
+        let first_id = u64::from(self.options.seat.shard) * JOB_ID_SEQUENCE_END + 1;
         self.next_id = self.state.server().ids_until.max(first_id);
         self.reserve_ids();
     }

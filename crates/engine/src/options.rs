@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
+use spindle_core::seat::Seat;
 
 use crate::commit::record::VERSION;
 use crate::spans::SpanSink;
@@ -41,8 +42,8 @@ pub struct Options {
     pub copied: Option<Origin>,
     /// What protocols give jobs that say nothing themselves.
     pub defaults: Defaults,
-    /// The shard whose log it is, which stands in the ids of the jobs made there; 0 where there is one log only.
-    pub shard: u8,
+    /// Which of a cluster's logs it is: that stands in the ids of the jobs made there.
+    pub seat: Seat,
     /// Keys the hashes of names from outside.
     pub seed: u64,
     /// Random bytes of this process, on a log that is shared: they stand in the record that begins
@@ -82,7 +83,7 @@ impl Default for Options {
             compaction_bytes: 256 * 1024,
             copied: None,
             defaults: Defaults::default(),
-            shard: 0,
+            seat: Seat::default(),
             seed: 0,
             nonce: [0; 16],
             format: VERSION,

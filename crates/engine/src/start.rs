@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use spindle_core::seat::Seat;
 use spindle_core::{Command, Event, EventReader, JobId, Place, Rejection, State, Type};
 use spindle_log::{Log, LogError, OpenError, Position, ReadError, Space, Stored};
 
@@ -109,6 +110,9 @@ struct Decoder {
     /// The newest version of records that can be folded, and the format in force: the highest that one needs.
     newest: u8,
     format: u8,
+    /// Which log it is meant to be, and what it says itself.
+    expected: Seat,
+    seat: Option<Seat>,
     /// A planted fault.
     takes_late: bool,
 }
@@ -125,6 +129,8 @@ impl Decoder {
             failed: None,
             newest: VERSION,
             format: FIRST_VERSION,
+            expected: Seat::default(),
+            seat: None,
             takes_late: false,
         }
     }
@@ -176,6 +182,13 @@ impl Decoder {
         if !self.damage.is_empty() {
             decoded.events()[from..].iter().for_each(|(event, at)| self.damage.event(event, *at));
         }
+        let said = decoded.events()[from..].iter().rev().find_map(|(event, _)| seat_of(event));
+        if let Some(seat) = said {
+            if seat != self.expected {
+                return Err(Rejection::OtherSeat(seat).into());
+            }
+            self.seat = said;
+        }
         if self.decoded.len >= EVENTS_AT_ONCE {
             self.hand_over();
         }
@@ -200,6 +213,15 @@ impl Decoder {
     fn finish(self) -> Result<Folded, StartError> {
         let (damage, fenced, format) = (self.damage, self.fence.into_fenced(), self.format);
         self.failed.map_or(Ok(Folded { damage, fenced, format }), Err)
+    }
+}
+
+/// Which log it is, if an event says so.
+fn seat_of(event: &Event) -> Option<Seat> {
+    match event {
+        Event::Started(started) => Some(started.seat()),
+        Event::ServerCompacted(server) => server.seat(),
+        _ => None,
     }
 }
 
@@ -246,6 +268,11 @@ impl Fold<'_> {
     pub fn epoch(&self) -> u64 {
         self.0.fence.epoch()
     }
+
+    /// Which log it is, by what was taken; none of one that no server has begun on.
+    pub fn seat(&self) -> Option<Seat> {
+        self.0.seat
+    }
 }
 
 /// A log to take over, all of which was folded.
@@ -270,13 +297,14 @@ fn fold<T: Send>(
     inner.state.defer_keys();
     let mut is_indexed = false;
     let takes_late = inner.options.faults.late_append_taken;
-    let newest = inner.options.format;
+    let (newest, seat) = (inner.options.format, inner.options.seat);
     let (full, filled) = sync_channel(LISTS_AHEAD);
     let (empty, emptied) = sync_channel(2 * LISTS_AHEAD);
     std::thread::scope(|scope| {
         let opener = scope.spawn(move || {
             let mut decoder = Decoder::new(fence, full, emptied);
             (decoder.takes_late, decoder.newest) = (takes_late, newest);
+            decoder.expected = seat;
             let opened = open(&mut decoder)?;
             // Behind a fold that was followed, too, there are no more.
             decoder.take(None);
@@ -456,7 +484,8 @@ fn start(
         inner.batch.put_payload(&Payload::new(nonce, Type::Bytes));
     }
     let epoch = inner.state.server().epoch + 1;
-    inner.run(&Command::Start { epoch })?;
+    let seat = inner.options.seat;
+    inner.run(&Command::Start { epoch, seat })?;
     inner.begin_ids();
     // First: whose lease ends now, and who has no tries left, would else die of that and be retried
     // with the damaged payload.

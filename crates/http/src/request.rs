@@ -65,6 +65,10 @@ pub(crate) async fn observed(
     answer: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let id = id_of(request.headers());
+    if request.headers().get(REQUEST_ID) != Some(&id) {
+        // Whoever sends the request on has it answered by the same name.
+        request.headers_mut().insert(REQUEST_ID, id.clone());
+    }
     let observed = Observed::begin(spans, &mut request);
     let mut response = with_id(answer(request).await, &id).await;
     if let Some(observed) = observed {
@@ -107,10 +111,12 @@ async fn with_id(response: Response, id: &HeaderValue) -> Response {
     let Ok(body) = to_bytes(body, PROBLEM_BYTES_MAX).await else {
         return Response::from_parts(head, Body::empty());
     };
-    let Some(open) = body.strip_suffix(b"}") else {
+    let field = format!(",\"request_id\":{}}}", serde_json::Value::from(id));
+    // A problem that another server has answered with says it already.
+    let is_said = body.ends_with(field.as_bytes());
+    let Some(open) = body.strip_suffix(b"}").filter(|_| !is_said) else {
         return Response::from_parts(head, Body::from(body));
     };
-    let field = format!(",\"request_id\":{}}}", serde_json::Value::from(id));
     head.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(head, Body::from([open, field.as_bytes()].concat()))
 }

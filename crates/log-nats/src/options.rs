@@ -146,6 +146,16 @@ impl NatsLogOptions {
         Ok(options)
     }
 
+    /// Of several logs beside each other, this one: the first is the stream that the URL names, the others are
+    /// streams whose names end in `-1`, `-2` and so on.
+    #[must_use]
+    pub fn of_shard(mut self, shard: u8) -> NatsLogOptions {
+        if shard > 0 {
+            self.stream = format!("{}-{shard}", self.stream);
+        }
+        self
+    }
+
     /// Logs in with this password, whatever the URL says; where it names no user, with this token.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> NatsLogOptions {

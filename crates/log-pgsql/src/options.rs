@@ -94,6 +94,21 @@ impl PgsqlLogOptions {
         Ok(self)
     }
 
+    /// Of several logs beside each other, this one: the first is where the URL says, the others in schemas
+    /// whose names end in `_1`, `_2` and so on.
+    ///
+    /// # Errors
+    /// [`OpenError::Url`] when that name is too long.
+    pub fn of_shard(self, shard: u8) -> Result<PgsqlLogOptions, OpenError> {
+        match shard {
+            0 => Ok(self),
+            _ => {
+                let schema = format!("{}_{shard}", self.schema);
+                self.with_schema(&schema)
+            }
+        }
+    }
+
     /// Logs in with this password, whatever the URL says.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> PgsqlLogOptions {

@@ -47,6 +47,6 @@ pub mod workq;
 pub use network::Sockets;
 pub use no_log::NoLog;
 pub use placement::Placement;
-pub use reach::{Deposed, Link, Reach, Reached};
+pub use reach::{Deposed, Link, LinkReader, Reach, Reached};
 pub use shard::Shard;
 pub use ways::{Came, Network, Wake, Way, Ways};

@@ -13,13 +13,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use spindle_engine::door::Peer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::reach::{Link, Reach};
+use crate::reach::{Link, LinkReader, Reach};
 use crate::{Came, Network, Wake, Way, Ways};
 
 /// Bytes that have come on all ways of a client and that its session has not received: above it, nothing
@@ -294,7 +295,7 @@ impl Task {
 
     /// Carries bytes both ways until the shard's side ends.
     async fn converse(&self, link: Link, to_send: &mut UnboundedReceiver<Bytes>) -> io::Result<()> {
-        let (reader, writer) = tokio::io::split(link);
+        let (reader, writer) = link.into_split();
         let reads = self.read(reader);
         tokio::pin!(reads);
         tokio::select! {
@@ -306,7 +307,7 @@ impl Task {
 
     async fn write(
         &self,
-        mut writer: WriteHalf<Link>,
+        mut writer: OwnedWriteHalf,
         to_send: &mut UnboundedReceiver<Bytes>,
     ) -> io::Result<()> {
         while let Some(bytes) = to_send.recv().await {
@@ -317,7 +318,7 @@ impl Task {
         writer.shutdown().await
     }
 
-    async fn read(&self, mut reader: ReadHalf<Link>) -> io::Result<()> {
+    async fn read(&self, mut reader: LinkReader) -> io::Result<()> {
         let mut piece = BytesMut::new();
         loop {
             self.room().await;

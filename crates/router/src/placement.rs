@@ -1,5 +1,7 @@
 //! Which shard a queue is on.
 
+use spindle_core::rendezvous::score;
+
 use crate::Shard;
 
 /// Where each queue is: the same at every node, and after every restart.
@@ -21,12 +23,13 @@ impl Placement {
     /// The shard that a queue is on.
     #[must_use]
     pub fn of(self, queue: &[u8]) -> Shard {
-        let name = hashed(queue);
+        if queue == OF_JOBQ {
+            return Shard::FIRST;
+        }
         // Of equal scores the lower shard's counts, so that the answer is one.
-        let best = self.shards().max_by_key(|shard| {
-            let score = mixed(name ^ mixed(u64::from(shard.0)));
-            (score, std::cmp::Reverse(*shard))
-        });
+        let best = self
+            .shards()
+            .max_by_key(|shard| (score(queue, u64::from(shard.0)), std::cmp::Reverse(*shard)));
         best.unwrap_or(Shard::FIRST)
     }
 
@@ -42,20 +45,8 @@ impl Placement {
     }
 }
 
-/// FNV-1a, 64 bits. Nodes of all versions have to agree: it never changes.
-fn hashed(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// The finalizer of SplitMix64: each bit of what comes out depends on each bit of what went in.
-pub(crate) fn mixed(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
+/// The queue of Jobq's jobs whose creator names none. Jobq's queries are about the first shard's jobs.
+const OF_JOBQ: &[u8] = b"jobq";
 
 #[cfg(test)]
 mod tests {
@@ -90,5 +81,6 @@ mod tests {
         let placed = ["mail", "", "reports.daily", "\u{1F9F5}", "a"];
         let on = placed.map(|queue| Placement::over(8).of(queue.as_bytes()).0);
         assert_eq!(on, [0, 4, 2, 2, 5]);
+        assert!((1..=255).all(|shards| Placement::over(shards).of(b"jobq") == Shard::FIRST));
     }
 }

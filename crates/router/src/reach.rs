@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use spindle_engine::door::Peer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::Shard;
 
@@ -43,9 +44,23 @@ impl Link {
     pub fn lasting(stream: TcpStream) -> Link {
         Link { stream, deposed: None }
     }
+
+    /// Its two directions. That which writes ends what is sent when it is dropped.
+    #[must_use]
+    pub fn into_split(self) -> (LinkReader, OwnedWriteHalf) {
+        let Link { stream, deposed } = self;
+        let (stream, writer) = stream.into_split();
+        (LinkReader { stream, deposed }, writer)
+    }
 }
 
-impl AsyncRead for Link {
+/// What comes on a [`Link`].
+pub struct LinkReader {
+    stream: OwnedReadHalf,
+    deposed: Option<Deposed>,
+}
+
+impl AsyncRead for LinkReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,23 +77,5 @@ impl AsyncRead for Link {
         self.deposed = None;
         let why = "the shard has another leader";
         Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)))
-    }
-}
-
-impl AsyncWrite for Link {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -14,7 +14,7 @@ use axum::Router;
 use spindle_access::Access;
 use spindle_api::{Api, Options};
 use spindle_budget::Budgets;
-use spindle_cluster::Node;
+use spindle_cluster::{Arriving, Node};
 use spindle_engine::Engine;
 use spindle_history::History;
 use spindle_http::{
@@ -47,6 +47,8 @@ pub struct OtherDoors {
     pub jobd_master: Option<MasterHandle>,
     /// This node, if it is one of several.
     pub node: Option<Node>,
+    /// Its seats at all shards, if there are several.
+    pub seats: Vec<Node>,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -78,6 +80,7 @@ impl Http {
             history,
             jobd_master,
             node,
+            seats,
         } = others;
         let line_connections = connections;
         let connections = Arc::<AtomicUsize>::default();
@@ -95,6 +98,7 @@ impl Http {
             history,
             jobd_master,
             cluster: node,
+            shards: seats,
             data: (!config.memory).then(|| config.data.clone()),
             ..Options::default()
         };
@@ -136,8 +140,11 @@ impl Http {
     }
 
     /// Serves a connection that was accepted elsewhere. False if it is closed.
-    pub fn adopt(&self, stream: TcpStream, client: SocketAddr) -> bool {
-        self.handle.adopt(stream, client)
+    pub fn adopt(&self, stream: TcpStream, client: Arriving) -> bool {
+        match client {
+            Arriving::At(address) => self.handle.adopt(stream, address),
+            Arriving::Known(peer) => self.handle.adopt_known(stream, peer),
+        }
     }
 
     /// Begins the orderly end: event streams and Jobq's queries end, answers under way are given. Does not wait.

@@ -8,19 +8,37 @@ use std::{
 /// Listeners of doors, by the doors' names. A server that leads for as long as it runs keeps none: its
 /// doors claim their addresses when they open.
 #[derive(Debug, Default)]
-pub struct Listeners(Vec<(&'static str, TcpListener)>);
+pub struct Listeners {
+    kept: Vec<(&'static str, TcpListener)>,
+    elsewhere: Vec<(&'static str, SocketAddr)>,
+}
 
 impl Listeners {
+    /// The same for doors whose clients come to others first, at these addresses: they listen nowhere.
+    pub fn with_elsewhere(self, doors: Vec<(&'static str, SocketAddr)>) -> Self {
+        Self { elsewhere: doors, ..self }
+    }
+
+    /// Whether no socket is kept.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Where the clients of a door come to others first, if they do.
+    pub fn elsewhere(&self, door: &str) -> Option<SocketAddr> {
+        self.elsewhere.iter().find(|(name, _)| *name == door).map(|(_, at)| *at)
+    }
+
     /// Claims an address for a door, and keeps it.
     pub fn keep(&mut self, door: &'static str, addr: SocketAddr) -> io::Result<SocketAddr> {
         let (listener, local_addr) = spindle_net::listen(addr)?;
-        self.0.push((door, listener));
+        self.kept.push((door, listener));
         Ok(local_addr)
     }
 
     /// A listener for a door: another handle of the socket that is kept, or else a new one.
     pub fn claim(&self, door: &str, addr: SocketAddr) -> io::Result<TcpListener> {
-        match self.0.iter().find(|(name, _)| *name == door) {
+        match self.kept.iter().find(|(name, _)| *name == door) {
             Some((_, listener)) => listener.try_clone(),
             None => spindle_net::listen(addr).map(|(listener, _)| listener),
         }
@@ -28,6 +46,6 @@ impl Listeners {
 
     /// Another handle of each socket that is kept.
     pub fn handles(&self) -> io::Result<Vec<(&'static str, TcpListener)>> {
-        self.0.iter().map(|(door, listener)| Ok((*door, listener.try_clone()?))).collect()
+        self.kept.iter().map(|(door, listener)| Ok((*door, listener.try_clone()?))).collect()
     }
 }

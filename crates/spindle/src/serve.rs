@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use nix::unistd::gethostname;
 use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
-use spindle_cluster::Node;
+use spindle_cluster::{Arriving, Node};
 use spindle_core::Defaults;
 use spindle_core::job::Origin;
 use spindle_engine::spans::SpanSink;
@@ -197,6 +197,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
         places: &places,
         listeners: &Listeners::default(),
         node: None,
+        seats: &[],
     };
     let server = street.open(&engine, recorder.history())?;
     starts::doors(config, &server.local_addrs());
@@ -246,7 +247,7 @@ pub struct Doors {
 
 impl Doors {
     /// Serves a connection that was accepted elsewhere, as if that door had.
-    pub fn adopt(&self, door: &str, stream: TcpStream, client: SocketAddr) {
+    pub fn adopt(&self, door: &str, stream: TcpStream, client: Arriving) {
         match door {
             "http" => {
                 // Whether there was a place for it is counted there.
@@ -254,12 +255,17 @@ impl Doors {
             }
             jobd_master::DOOR => {
                 if let Some(master) = &self.jobd_master {
-                    master.adopt(stream, client);
+                    master.adopt(stream, client.address());
                 }
             }
             _ => {
-                if let Err(error) = self.lines.adopt(door, stream, client) {
-                    tracing::debug!(door, %client, "a connection that came to another node was closed: {error}");
+                let address = client.address();
+                let adopted = match client {
+                    Arriving::At(address) => self.lines.adopt(door, stream, address),
+                    Arriving::Known(peer) => self.lines.adopt_known(door, stream, peer),
+                };
+                if let Err(error) = adopted {
+                    tracing::debug!(door, client = %address, "a connection that came to another node was closed: {error}");
                 }
             }
         }
@@ -311,12 +317,14 @@ pub struct Street<'a> {
     pub listeners: &'a Listeners,
     /// This node, if it is one of several.
     pub node: Option<&'a Node>,
+    /// Its seats at all shards, if there are several.
+    pub seats: &'a [Node],
 }
 
 impl Street<'_> {
     /// Opens all doors on an engine.
     pub fn open(&self, engine: &Engine, history: History) -> anyhow::Result<Doors> {
-        let Street { resolved, tls, entrance, budgets, places, listeners, node } = *self;
+        let Street { resolved, tls, entrance, budgets, places, listeners, node, seats } = *self;
         let config = &resolved.config;
         let doors = session_doors(config, entrance, engine);
         let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -325,6 +333,9 @@ impl Street<'_> {
             .map(|(door, addr)| {
                 let tls = tls.of_door(config, door.name(), addr);
                 let name = door.name();
+                if let Some(at) = listeners.elsewhere(name) {
+                    return Ok(spindle_net::inner(door, at));
+                }
                 let bound = listeners.claim(name, addr).and_then(|it| spindle_net::bound(door, it));
                 let bound =
                     bound.map_err(|source| not_bound(BindError { door: name, addr, source }));
@@ -356,11 +367,15 @@ impl Street<'_> {
             history,
             jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
             node: node.cloned(),
+            seats: seats.to_vec(),
         };
         let open = |addr| {
             let tls = tls.of_door(config, "http", addr);
             let access = entrance.door(config, addr);
-            let bound = listeners.claim("http", addr).and_then(spindle_http::listen::bound);
+            let bound = match listeners.elsewhere("http") {
+                Some(at) => Ok(spindle_http::listen::inner(at)),
+                None => listeners.claim("http", addr).and_then(spindle_http::listen::bound),
+            };
             let bound =
                 bound.map_err(|source| not_bound(BindError { door: "http", addr, source }))?;
             let bound = bound.with_tls(tls);

@@ -14,12 +14,12 @@ use crate::{
     exit::{Code, Failure},
 };
 
-/// How to open the log that the settings name. A node does it each time that it begins to follow.
+/// How to open the log of a shard that the settings name. A node does it each time that it begins to follow.
 ///
 /// # Errors
 ///
 /// When the URL or a file that the settings name cannot be used. No server was asked then.
-pub fn opener(config: &Config) -> anyhow::Result<OpenLog> {
+pub fn opener(config: &Config, shard: u8) -> anyhow::Result<OpenLog> {
     let place = Place {
         url: config.log.as_deref().unwrap_or_default(),
         password_file: config.log_password_file.as_deref(),
@@ -27,6 +27,7 @@ pub fn opener(config: &Config) -> anyhow::Result<OpenLog> {
         sync: config.log_sync,
     };
     let options = place.options(Opening::Node)?;
+    let options = options.of_shard(shard).map_err(|error| unusable("log", &error))?;
     Ok(Box::new(move || options.open()))
 }
 
@@ -69,6 +70,13 @@ enum Options {
 }
 
 impl Options {
+    fn of_shard(self, shard: u8) -> Result<Self, PgsqlOpenError> {
+        Ok(match self {
+            Self::Pgsql(options) => Self::Pgsql(options.of_shard(shard)?),
+            Self::Nats(options) => Self::Nats(options.of_shard(shard)),
+        })
+    }
+
     fn open(&self) -> Result<Arc<dyn SharedLog>, Box<dyn Error + Send + Sync>> {
         Ok(match self {
             Self::Pgsql(options) => Arc::new(PgsqlLog::open(options)?),

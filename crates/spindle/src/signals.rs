@@ -22,6 +22,9 @@ impl Ending {
     #[cfg(test)]
     pub const OF_TEST: Ending = Ending { name: "a test", number: 15 };
 
+    /// What ends the parts of a server of which one has failed.
+    pub const OF_FAILURE: Ending = Ending { name: "a failure", number: 15 };
+
     /// The exit code of a process that it ended: 128 and its number.
     pub fn code(self) -> i32 {
         128 + self.number

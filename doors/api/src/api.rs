@@ -42,6 +42,8 @@ pub struct Options {
     pub jobd_master: Option<MasterHandle>,
     /// This node, if the server is one of several on a shared log.
     pub cluster: Option<Node>,
+    /// Where queues are spread over several logs: this process's nodes at all of them, by shard.
+    pub shards: Vec<Node>,
     /// The folder of the log, for how much room its disk has; none for a log in memory.
     pub data: Option<PathBuf>,
 }
@@ -61,6 +63,7 @@ impl Default for Options {
             history: History::default(),
             jobd_master: None,
             cluster: None,
+            shards: Vec::new(),
             data: None,
         }
     }

@@ -48,4 +48,4 @@ mod walk;
 
 pub use api::{Api, Options};
 pub use policy::policy;
-pub use routes::cluster::cluster_body;
+pub use routes::cluster::{cluster_body, shards_body};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spindle_core::command::Compact;
+use spindle_core::seat::Seat;
 use spindle_core::state::Place;
 use spindle_core::{
     BytesRef, Command, Decision, Defaults, EVENTS_MAX, Event, Found, JobId, JobImage, Rejection,
@@ -230,7 +231,7 @@ impl Direct {
         self.state = self.refold()?;
         self.model.lose_memory();
         let epoch = self.model.epoch + 1;
-        self.ask(&Command::Start { epoch })?;
+        self.ask(&Command::Start { epoch, seat: Seat::default() })?;
         let mut from = JobId(0);
         loop {
             let next = self.state.jobs_from(from).nth(256).map(|job| job.id());

@@ -6,26 +6,28 @@
 //! that were accepted already wait here: nobody is refused because the leader has just changed.
 //!
 //! `relay.rs` is the way of one connection, `answer.rs` the few requests of HTTP that a follower answers
-//! itself. One thread does all of it, with the leader's end ([`crate::entrance`]) beside it.
+//! itself. One thread does all of it, with the leader's end ([`crate::entrance`]) beside it: a [`Carrier`].
 
 mod answer;
+mod carrier;
 mod relay;
 
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::net::TcpListener as AsyncListener;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-use crate::entrance::{Admit, Entrance};
-use crate::node::Node;
+use crate::entrance::Threshold;
 use relay::Relay;
 
+pub(crate) use relay::{LAST_ANSWERS_TIME, LEADER_TIME, RETRY_PAUSE, is_another, open_way};
+
 pub use answer::{LocalAnswer, Reply};
+pub use carrier::Carrier;
 
 /// After an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -40,56 +42,39 @@ pub struct HeldDoor {
     pub answer: Option<LocalAnswer>,
 }
 
-/// Hands clients on while this node follows, and lets in those of other nodes while it leads.
+/// Hands the clients of some doors on while this node follows.
 pub struct Passage {
-    node: Node,
     follows: watch::Sender<bool>,
-    doors: watch::Sender<Option<Arc<dyn Admit>>>,
-    stop: Arc<Notify>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Passage {
-    /// Begins to hand on what comes to these doors; at most `connections_max` at a time. `cluster` is where
-    /// other nodes hand on theirs.
+    /// Begins to hand on what comes to these doors; at most `connections_max` at a time. Whoever comes while
+    /// the node's own doors are open is let in there.
     ///
     /// # Errors
     ///
-    /// When there is no thread for it, or a listener cannot be used.
+    /// When a listener cannot be used.
     pub fn start(
-        node: &Node,
+        carrier: &Carrier,
+        threshold: &Threshold,
         held: Vec<HeldDoor>,
-        cluster: Option<TcpListener>,
         connections_max: usize,
     ) -> io::Result<Passage> {
         let (follows, following) = watch::channel(true);
-        let (doors, open_doors) = watch::channel(None);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let stop = Arc::new(Notify::new());
-        {
-            let _inside = runtime.enter();
-            let relay = Arc::new(Relay {
-                leader: node.leader(),
-                doors: open_doors.clone(),
-                open: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
-                waiting: Arc::new(Semaphore::new(relay::WAITING_MAX)),
-            });
-            for HeldDoor { name, listener, answer } in held {
-                let listener = AsyncListener::from_std(listener)?;
-                let door = Arc::new(relay::Entry { name, answer });
-                let accepts = accept(listener, following.clone(), Arc::clone(&relay), door);
-                drop(runtime.spawn(accepts));
-            }
-            if let Some(listener) = cluster {
-                let listener = AsyncListener::from_std(listener)?;
-                let entrance = Entrance { node: node.clone(), doors: open_doors };
-                drop(runtime.spawn(entrance.serve(listener)));
-            }
+        let _inside = carrier.handle().enter();
+        let relay = Arc::new(Relay {
+            leader: threshold.node.leader(),
+            doors: threshold.doors(),
+            open: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+            waiting: Arc::new(Semaphore::new(relay::WAITING_MAX)),
+        });
+        for HeldDoor { name, listener, answer } in held {
+            let listener = AsyncListener::from_std(listener)?;
+            let door = Arc::new(relay::Entry { name, answer });
+            let accepts = accept(listener, following.clone(), Arc::clone(&relay), door);
+            drop(carrier.handle().spawn(accepts));
         }
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("spindle-pass".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(stopped.notified()))?;
-        Ok(Passage { node: node.clone(), follows, doors, stop, thread: Some(thread) })
+        Ok(Passage { follows })
     }
 
     /// This node leads, and its doors are about to accept by themselves.
@@ -97,32 +82,9 @@ impl Passage {
         self.follows.send_replace(false);
     }
 
-    /// The leader's doors are open: whoever waits here is let in, and other nodes may hand on theirs.
-    pub fn open(&self, doors: Arc<dyn Admit>) {
-        self.doors.send_replace(Some(doors));
-        self.node.let_in();
-    }
-
-    /// The leader's doors are closed.
-    pub fn close(&self) {
-        self.node.let_nobody_in();
-        self.doors.send_replace(None);
-    }
-
     /// This node follows again: its clients are handed on.
     pub fn follow(&self) {
-        self.close();
         self.follows.send_replace(true);
-    }
-}
-
-impl Drop for Passage {
-    fn drop(&mut self) {
-        self.stop.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A panic of it was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -11,20 +11,20 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answer::{LocalAnswer, answer};
-use crate::entrance::{Admit, OpenDoors};
+use crate::entrance::{Admit, Arriving, OpenDoors};
 use crate::node::{Gate, Leader};
 use crate::preamble::Preamble;
 
 /// How long a client waits for somebody to lead.
-const LEADER_TIME: Duration = Duration::from_secs(15);
+pub(crate) const LEADER_TIME: Duration = Duration::from_secs(15);
 /// How many wait for that at a time.
 pub(super) const WAITING_MAX: usize = 1024;
 /// A leader takes a connection within this time.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// What a leader has answered before it was one no more reaches its clients within this time.
-const LAST_ANSWERS_TIME: Duration = Duration::from_secs(2);
+pub(crate) const LAST_ANSWERS_TIME: Duration = Duration::from_secs(2);
 /// Between two tries to reach it.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A door, as its clients come to it here.
 pub(super) struct Entry {
@@ -73,12 +73,13 @@ impl Relay {
         loop {
             let (leader, gate) = match self.way(deadline).await? {
                 Way::Here(doors) => {
-                    doors.admit(door.name, client.into_std()?, from);
+                    doors.admit(door.name, client.into_std()?, Arriving::At(from));
                     return Ok(());
                 }
                 Way::There(leader, gate) => (leader, gate),
             };
-            match reach(&gate, door.name, from).await {
+            let preamble = Preamble::as_it_comes(gate.pass_key.clone(), door.name, from);
+            match open_way(&gate, &preamble).await {
                 Ok(stream) => return self.copy(client, stream, &leader).await,
                 // It may have just gone, or its successor not have said where it is.
                 Err(error) if Instant::now() < deadline => {
@@ -132,14 +133,11 @@ impl Relay {
         leader: &Leader,
     ) -> io::Result<()> {
         let mut known = self.leader.clone();
-        let is_another = |now: &Option<Leader>| {
-            now.as_ref().is_none_or(|now| now.run != leader.run || now.epoch != leader.epoch)
-        };
         let copied = copy_bidirectional(&mut client, &mut stream);
         tokio::pin!(copied);
         tokio::select! {
             ended = &mut copied => return ended.map(|_| ()),
-            _ = known.wait_for(is_another) => {}
+            _ = known.wait_for(|now| is_another(now, leader)) => {}
         }
         match timeout(LAST_ANSWERS_TIME, copied).await {
             Ok(ended) => ended.map(|_| ()),
@@ -148,9 +146,13 @@ impl Relay {
     }
 }
 
+/// Whether somebody else leads now, or nobody.
+pub(crate) fn is_another(now: &Option<Leader>, leader: &Leader) -> bool {
+    now.as_ref().is_none_or(|now| now.run != leader.run || now.epoch != leader.epoch)
+}
+
 /// Connects to the leader and says who comes.
-async fn reach(gate: &Gate, door: &str, client: SocketAddr) -> io::Result<TcpStream> {
-    let preamble = Preamble { key: gate.pass_key.clone(), door: door.to_owned(), client };
+pub(crate) async fn open_way(gate: &Gate, preamble: &Preamble) -> io::Result<TcpStream> {
     let preamble = preamble.write().map_err(io::Error::other)?;
     let reached = async {
         let mut stream = TcpStream::connect(&*gate.address).await?;

@@ -238,7 +238,7 @@ fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::NoteRelabelled { revision, below } => {
             limits::note_relabelled(cx, *revision, *below)
         }
-        Command::Start { epoch } => tick::start(cx, *epoch),
+        Command::Start { epoch, seat } => tick::start(cx, *epoch, *seat),
         Command::Recover { from, grace_ms } => tick::recover(cx, *from, *grace_ms),
         Command::ReserveIds { until } => tick::reserve_ids(cx, *until),
         Command::ReturnIds { from } => tick::return_ids(cx, *from),

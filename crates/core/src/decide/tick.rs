@@ -7,6 +7,7 @@ use crate::decide::{Context, Decided, EVENTS_MAX, flows, refuse_if};
 use crate::event::{BatchesGone, Event, Extended, FormatRaised, Gone, IdsReserved, Ready, Started};
 use crate::job::{Cause, JOB_ID_END, JOB_ID_SEQUENCE_END, JobId, Status};
 use crate::rejection::Rejection;
+use crate::seat::Seat;
 use crate::state::Found;
 
 /// At most [`EVENTS_MAX`] items that are due. First, and alone until all are settled, dependents of
@@ -70,9 +71,12 @@ fn emit_expired(cx: &mut Context<'_>, gone: &BTreeSet<u64>) {
     }
 }
 
-pub(super) fn start(cx: &mut Context<'_>, epoch: u64) -> Decided {
+pub(super) fn start(cx: &mut Context<'_>, epoch: u64, seat: Seat) -> Decided {
     refuse_if(epoch <= cx.state.server().epoch, Rejection::OldEpoch)?;
-    cx.emit(Event::Started(Started { epoch }), true);
+    if let Some(known) = cx.state.server().seat() {
+        refuse_if(known != seat, Rejection::OtherSeat(known))?;
+    }
+    cx.emit(Event::Started(Started::new(epoch, seat)), true);
     Ok(())
 }
 

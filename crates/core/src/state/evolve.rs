@@ -215,6 +215,7 @@ impl State {
         match event {
             Event::Started(started) => {
                 server.epoch = server.epoch.max(started.epoch);
+                (server.shard, server.shards) = (started.shard, started.shards);
                 self.begin_rounds();
             }
             Event::IdsReserved(reserved) if reserved.returned => server.ids_until = reserved.until,
@@ -226,6 +227,7 @@ impl State {
                 server.ids_until = server.ids_until.max(compacted.ids_until);
                 server.epoch = server.epoch.max(compacted.epoch);
                 server.format = server.format.max(compacted.format);
+                (server.shard, server.shards) = (compacted.shard, compacted.shards);
                 server.next_order = server.next_order.max(compacted.next_order);
                 server.next_constraint = server.next_constraint.max(compacted.next_constraint);
                 server.constraints_revision =

@@ -1,7 +1,8 @@
 //! Time, starts, formats.
 
-use spindle_core::command::Claim;
+use spindle_core::command::{Claim, Compact};
 use spindle_core::job::{Cause, Origin};
+use spindle_core::seat::Seat;
 use spindle_core::{Command, JobId, Rejection, Status};
 
 use crate::harness::{START_MS, Server, complete, lease_with, submit};
@@ -62,8 +63,9 @@ fn a_start_raises_the_epoch_only() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |_| {}));
     server.lease("mail").expect("ready");
-    assert_eq!(server.then(Command::Start { epoch: 5 }), ["Started"]);
-    assert_eq!(server.refused(Command::Start { epoch: 5 }), Rejection::OldEpoch);
+    let start = |epoch| Command::Start { epoch, seat: Seat::default() };
+    assert_eq!(server.then(start(5)), ["Started"]);
+    assert_eq!(server.refused(start(5)), Rejection::OldEpoch);
     assert_eq!(server.status(1), Some(Status::Leased));
 }
 
@@ -111,6 +113,28 @@ fn attempts_survive_a_crash() {
     assert_eq!(server.finished(1).attempts, 2);
     let claim = Claim::Unfinished { id: JobId(1) };
     assert_eq!(server.refused(complete(claim)), Rejection::Finished);
+}
+
+#[test]
+fn a_log_is_the_same_shard_for_ever() {
+    let mut server = Server::empty();
+    let start = |epoch, shard, shards| Command::Start { epoch, seat: Seat { shard, shards } };
+    assert_eq!(server.then(start(1, 2, 4)), ["Started"]);
+    let seat = Seat { shard: 2, shards: 4 };
+    for (shard, shards) in [(2, 5), (1, 4), (0, 1)] {
+        assert_eq!(server.refused(start(2, shard, shards)), Rejection::OtherSeat(seat));
+    }
+    // Also when only what was appended again is left.
+    let first = server.position;
+    server.given(Command::Compact(Compact::Server));
+    assert_eq!(server.folded(first).server().seat(), Some(seat));
+    assert_eq!(server.then(start(2, 2, 4)), ["Started"]);
+
+    let mut only = Server::new();
+    assert_eq!(only.state.server().seat(), None);
+    only.restart();
+    assert_eq!(only.state.server().seat(), Some(Seat::default()));
+    assert_eq!(only.refused(start(9, 0, 4)), Rejection::OtherSeat(Seat::default()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Compact, Finish, Lease, Select, Submit};
 use spindle_core::job::{Backoff, Cause, Key, OnDead, Origin, Scope};
 use spindle_core::payload::BytesRef;
+use spindle_core::seat::Seat;
 use spindle_core::state::Place;
 use spindle_core::{
     Command, Decision, Defaults, EVENTS_MAX, Event, JobId, JobImage, Policy, Rejection, Requeue,
@@ -199,7 +200,7 @@ impl Server {
     pub fn restart(&mut self) {
         self.state = self.folded(0);
         let epoch = self.state.server().epoch + 1;
-        self.run(&Command::Start { epoch }).expect("the epoch is newer");
+        self.run(&Command::Start { epoch, seat: Seat::default() }).expect("the epoch is newer");
         let mut from = JobId(0);
         loop {
             let next = self.state.jobs_from(from).nth(EVENTS_MAX).map(|job| job.id());

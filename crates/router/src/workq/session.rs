@@ -1,6 +1,7 @@
 //! One client's connection to the router.
 
 use bytes::{Bytes, BytesMut};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
 use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gated};
 use spindle_workq::wire::{Decoder, ErrorText, Limits, Reject, Request, encode};
@@ -10,7 +11,6 @@ use super::lines::{Heard, Lines, Whose};
 use super::places::Places;
 use super::route::{Route, route, says, without_wait};
 use super::task::{Shards, Task, note};
-use crate::placement::mixed;
 use crate::{Placement, Shard, Wake, Ways};
 
 /// Answers in the outbox above which nothing more is received or asked until the client has read some.
@@ -54,7 +54,7 @@ impl WorkqSession {
             placement,
             listed: None,
             ended: false,
-            random: connection.0,
+            random: SmallRng::from_os_rng(),
         };
         WorkqSession {
             shards,
@@ -222,8 +222,7 @@ impl WorkqSession {
 impl Shards {
     /// A number below `count`.
     pub(super) fn draw(&mut self, count: usize) -> usize {
-        self.random = mixed(self.random);
-        (self.random % count.max(1) as u64) as usize
+        self.random.random_range(0..count.max(1))
     }
 
     /// Any shard.

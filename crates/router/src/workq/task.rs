@@ -1,6 +1,7 @@
 //! Requests that are alone: nothing before them is owed, and nothing after them is sent.
 
 use bytes::Bytes;
+use rand::rngs::SmallRng;
 use spindle_workq::wire::{Reply, Request};
 
 use super::hunt::Hunt;
@@ -21,7 +22,7 @@ pub(super) struct Shards {
     /// The client waits for nothing any longer.
     pub(super) ended: bool,
     /// What is drawn by lot comes from here.
-    pub(super) random: u64,
+    pub(super) random: SmallRng,
 }
 
 /// A request that is alone. Each of its steps returns the answer to the client once there is one; then the

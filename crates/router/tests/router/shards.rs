@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use spindle_core::seat::Seat;
 use spindle_engine::{Door, Engine, Options, Peer, SystemClock};
 use spindle_log::MemoryLog;
 use spindle_net::{NetConfig, Server, ServerHandle, bind};
@@ -29,7 +30,7 @@ impl Sharded {
         router: impl FnOnce(Arc<dyn Network>, Placement) -> R,
     ) -> Sharded {
         let placement = Placement::over(shards);
-        let engines: Vec<Engine> = placement.shards().map(open).collect();
+        let engines: Vec<Engine> = placement.shards().map(|shard| open(shard, shards)).collect();
         let served = engines.iter().map(|engine| serve(engine, door(engine.clone())));
         let (servers, addresses): (Vec<_>, Vec<_>) = served.unzip();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -76,8 +77,9 @@ impl Drop for Sharded {
     }
 }
 
-fn open(shard: Shard) -> Engine {
-    let options = Options { shard: shard.0, ..Options::default() };
+fn open(shard: Shard, shards: u8) -> Engine {
+    let seat = Seat { shard: shard.0, shards };
+    let options = Options { seat, ..Options::default() };
     let clock = Arc::new(SystemClock::new());
     let engine = Engine::open(Arc::new(MemoryLog::new()), clock, options).unwrap();
     spawn(&engine);

@@ -299,7 +299,11 @@ pub struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Let another node lead: connections end in order, and clients come back to whoever leads then
-    StepDown,
+    StepDown {
+        /// Of several shards, lead this one no more
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        shard: u8,
+    },
 }
 
 /// `spindle clock`.

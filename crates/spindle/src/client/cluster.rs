@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{native::Native, view::text_of, web::ApiRequest};
 use crate::{
     cli::{ClusterArgs, ClusterCommand},
-    exit::Code,
+    exit::{Code, Failure},
     output::{Rows, print_all, write_json, write_line},
 };
 
@@ -21,15 +21,31 @@ pub fn cluster(args: &ClusterArgs) -> anyhow::Result<Code> {
             let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
             print_all(slice::from_ref(&cluster), args.native.json, || rows(&cluster))?;
         }
-        Some(ClusterCommand::StepDown) => step_down(&native, args.native.json)?,
+        Some(ClusterCommand::StepDown { shard }) => step_down(&native, shard, args.native.json)?,
     }
     Ok(Code::Ok)
 }
 
-fn step_down(native: &Native, as_json: bool) -> anyhow::Result<()> {
+fn step_down(native: &Native, shard: u8, as_json: bool) -> anyhow::Result<()> {
     let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
-    native.answer(ApiRequest::post("/api/v1/cluster/step-down"), "the cluster")?;
-    let leader = cluster.get("leader").map(text_of).unwrap_or_default();
+    let shards = shards_of(&cluster);
+    let led = if shards.is_empty() && shard == 0 {
+        Some(&cluster)
+    } else {
+        shards.get(usize::from(shard))
+    };
+    let led = led.ok_or_else(|| {
+        let there_are = shards.len().max(1);
+        Failure::with(
+            Code::NotFound,
+            format!("there is no shard {shard}: the cluster has {there_are}, from 0"),
+        )
+    })?;
+    let leader = led.get("leader").map(text_of).unwrap_or_default();
+    // A server without shards knows no such parameter.
+    let query = if shards.is_empty() { String::new() } else { format!("?shard={shard}") };
+    let path = format!("{PATH}/step-down{query}");
+    native.answer(ApiRequest::post(&path), "the cluster")?;
     let mut out = io::stdout().lock();
     if as_json {
         return Ok(write_json(&mut out, &serde_json::json!({ "stepping_down": leader }))?);
@@ -40,17 +56,42 @@ fn step_down(native: &Native, as_json: bool) -> anyhow::Result<()> {
     )?)
 }
 
-/// The nodes, one a row.
+/// The cluster's shards; none of one with a single log.
+fn shards_of(cluster: &Value) -> &[Value] {
+    cluster.get("shards").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+const FIELDS: [&str; 8] =
+    ["node", "role", "epoch", "position", "lag", "heard_ms", "address", "version"];
+
+/// The nodes, one a row; of several shards, one for each node at each of them.
 fn rows(cluster: &Value) -> Rows {
-    let fields = ["node", "role", "epoch", "position", "lag", "heard_ms", "address", "version"];
-    let mut rows = Rows::new(&fields);
-    for node in cluster.get("nodes").and_then(Value::as_array).into_iter().flatten() {
-        let is_live = node.get("live").and_then(Value::as_bool).unwrap_or_default();
-        rows.add(fields.map(|field| match field {
-            // What it did then says nothing about now.
-            "role" if !is_live => "silent".to_owned(),
-            _ => node.get(field).filter(|value| !value.is_null()).map_or("-".to_owned(), text_of),
-        }));
+    let shards = shards_of(cluster);
+    if shards.is_empty() {
+        let mut rows = Rows::new(&FIELDS);
+        nodes_of(cluster).for_each(|node| rows.add(FIELDS.map(|field| cell(node, field))));
+        return rows;
+    }
+    let titles: Vec<&str> = ["shard"].into_iter().chain(FIELDS).collect();
+    let mut rows = Rows::new(&titles);
+    for shard in shards {
+        for node in nodes_of(shard) {
+            let cells = FIELDS.map(|field| cell(node, field));
+            rows.add([text_of(&shard["shard"])].into_iter().chain(cells));
+        }
     }
     rows
+}
+
+fn nodes_of(cluster: &Value) -> impl Iterator<Item = &Value> {
+    cluster.get("nodes").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn cell(node: &Value, field: &str) -> String {
+    let is_live = node.get("live").and_then(Value::as_bool).unwrap_or_default();
+    match field {
+        // What it did then says nothing about now.
+        "role" if !is_live => "silent".to_owned(),
+        _ => node.get(field).filter(|value| !value.is_null()).map_or("-".to_owned(), text_of),
+    }
 }

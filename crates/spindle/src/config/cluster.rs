@@ -61,9 +61,24 @@ pub(super) fn parse_advertise(text: &str) -> Result<String, String> {
     is_sound.then(|| text.to_owned()).ok_or("write HOST:PORT as other nodes reach it".to_owned())
 }
 
+/// The most shards: each costs every node a copy of its jobs, threads, and connections to its log.
+const SHARDS_MAX: u8 = 64;
+
+pub(super) fn parse_shards(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (1..=SHARDS_MAX).contains(count));
+    count.ok_or_else(|| format!("use a number from 1 to {SHARDS_MAX}"))
+}
+
 /// Settings that only a node of a cluster has.
-const OF_CLUSTERS: [&str; 6] =
-    ["log-password-file", "log-ca-file", "log-sync", "node", "cluster-listen", "advertise"];
+const OF_CLUSTERS: [&str; 7] = [
+    "log-password-file",
+    "log-ca-file",
+    "log-sync",
+    "node",
+    "cluster-listen",
+    "advertise",
+    "shards",
+];
 /// Settings that are about a log of one's own.
 const OF_OWN_LOGS: [&str; 3] = ["memory", "sync", "segment-size"];
 
@@ -82,6 +97,9 @@ pub(super) fn check(config: &Config, settings: &[InForce]) -> Result<(), ConfigE
     }
     if let Some(given) = OF_OWN_LOGS.into_iter().find(|name| is_given(name)) {
         return Err(ConfigError::OwnLog { given });
+    }
+    if config.shards > 1 && config.cluster_listen.is_none() {
+        return Err(ConfigError::ShardsApart);
     }
     match (config.cluster_listen, &config.advertise) {
         (None, Some(_)) => Err(ConfigError::AdvertisesNothing),
@@ -108,6 +126,17 @@ mod tests {
             assert!(has_secret(text), "{text}");
         }
         assert!(!has_secret("postgres://u@h:5432/db"));
+    }
+
+    #[test]
+    fn there_are_one_to_sixty_four_shards() {
+        assert_eq!(
+            ["1", "4", "64"].map(|text| parse_shards(text).ok()),
+            [Some(1), Some(4), Some(64)]
+        );
+        for text in ["0", "65", "256", "-1", "", "four"] {
+            assert!(parse_shards(text).is_err(), "{text}");
+        }
     }
 
     #[test]

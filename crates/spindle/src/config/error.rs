@@ -77,6 +77,11 @@ pub enum ConfigError {
          nodes are to use"
     )]
     AdvertisesAll { address: SocketAddr },
+    /// Clients would not reach shards that another node leads.
+    #[error(
+        "--shards needs --cluster-listen ADDR: each shard may be led by another node, and clients reach it there"
+    )]
+    ShardsApart,
     /// There would be nothing to serve.
     #[error("every door is off: nobody could reach the server")]
     NoDoor,

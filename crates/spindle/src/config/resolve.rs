@@ -43,7 +43,7 @@ impl fmt::Display for Source {
 pub struct SettingFlags(BTreeMap<&'static str, Vec<String>>);
 
 /// A setting as it is in force.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct InForce {
     /// The setting.
     pub setting: &'static Setting,
@@ -56,7 +56,7 @@ pub struct InForce {
 }
 
 /// The configuration and how it came about.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Resolved {
     /// What is in force.
     pub config: Config,

@@ -8,7 +8,7 @@ use spindle_tls::TlsMode;
 use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
-use super::cluster::{LogSync, parse_advertise, parse_log_sync, parse_log_url};
+use super::cluster::{LogSync, parse_advertise, parse_log_sync, parse_log_url, parse_shards};
 use super::doors::DOORS;
 use super::parse::{
     LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,
@@ -41,6 +41,8 @@ pub struct Config {
     pub cluster_listen: Option<SocketAddr>,
     /// That address as other nodes know it; `None`: as it is.
     pub advertise: Option<String>,
+    /// Over how many logs the queues are spread.
+    pub shards: u8,
     /// When the log is synced.
     pub sync: SyncPolicy,
     /// How long one file of the log is.
@@ -237,6 +239,12 @@ pub const TABLE: &[Setting] = &[
     Setting::one("advertise", "HOST:PORT", "")
         .help("`cluster-listen` as other nodes reach it, if that is another address.")
         .apply(|config, text| set(&mut config.advertise, parse_advertise(text).map(Some))),
+    Setting::one("shards", "COUNT", "1")
+        .help(
+            "Spread the queues over this many logs, each of which is led by one of the nodes. It is the same at all \
+             nodes of a cluster, and stays as it was when that began.",
+        )
+        .apply(|config, text| set(&mut config.shards, parse_shards(text))),
     Setting::one("sync", "WHEN", "always")
         .help(
             "When to make writes durable: `always` (before they are acknowledged), `interval:MS` \

@@ -1,18 +1,18 @@
 //! What a node does while it leads: the doors are open on its engine, and what only a leader has runs.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::thread;
 
 use anyhow::{Context, anyhow};
 use sd_notify::NotifyState;
-use spindle_cluster::{Admit, Leadership};
+use spindle_cluster::{Admit, Arriving, Leadership, Passage};
 use spindle_engine::{Engine, Failure};
 use spindle_history::Recorder;
 use spindle_limits::Places;
 
-use super::{Event, Parts};
+use super::life::{Event, Parts};
 use crate::{
     serve::{Doors, Street, host_name, log_failure, notify},
     starts, webhooks,
@@ -42,18 +42,22 @@ pub(super) fn lead(
     inbox: &Receiver<Event>,
 ) -> anyhow::Result<Ended> {
     let (epoch, engine) = (leadership.epoch(), leadership.engine().clone());
-    tracing::info!(epoch, "this node leads");
+    tracing::info!(shard = parts.shard, epoch, "this node leads");
     let events = parts.events.clone();
     let spawned = engine.spawn(move |failure| drop(events.send(Event::Failed(epoch, failure))));
     spawned.context("cannot start threads")?;
-    parts.passage.end_following();
+    parts.passage.iter().for_each(Passage::end_following);
     let running = Running::start(parts, &engine)?;
     let why = wait(parts, epoch, inbox);
-    parts.passage.close();
+    parts.threshold.close();
     match why {
         Why::Signal | Why::StepDown => step_down(parts, leadership, running, &engine, inbox, &why),
         Why::Deposed => {
-            tracing::warn!(epoch, "another node leads: closing all connections, and following it");
+            tracing::warn!(
+                shard = parts.shard,
+                epoch,
+                "another node leads: closing all connections, and following it"
+            );
             running.doors.abort();
             drop(running);
             engine.stop();
@@ -86,15 +90,16 @@ impl Running {
         let places = Places::new(config.place_limits(parts.connections_max));
         let street = Street {
             resolved: parts.resolved,
-            tls: &parts.tls,
-            entrance: &parts.entrance,
-            budgets: &parts.budgets,
+            tls: parts.tls,
+            entrance: parts.entrance,
+            budgets: parts.budgets,
             places: &places,
             listeners: &parts.listeners,
             node: Some(&parts.node),
+            seats: &parts.seats,
         };
         let doors = Arc::new(street.open(engine, recorder.history())?);
-        parts.passage.open(Arc::new(OpenDoors(Arc::downgrade(&doors))));
+        parts.threshold.open(Arc::new(OpenDoors(Arc::downgrade(&doors))));
         starts::doors(config, &doors.local_addrs());
         Ok(Running { doors, _hooks: hooks, _recorder: recorder })
     }
@@ -104,7 +109,7 @@ impl Running {
 struct OpenDoors(Weak<Doors>);
 
 impl Admit for OpenDoors {
-    fn admit(&self, door: &str, stream: TcpStream, client: SocketAddr) {
+    fn admit(&self, door: &str, stream: TcpStream, client: Arriving) {
         if let Some(doors) = self.0.upgrade() {
             doors.adopt(door, stream, client);
         }
@@ -115,7 +120,7 @@ fn wait(parts: &Parts<'_>, epoch: u64, inbox: &Receiver<Event>) -> Why {
     loop {
         match inbox.recv() {
             Ok(Event::Signal(ending)) => {
-                tracing::info!("{}: stopping", ending.name);
+                tracing::info!(shard = parts.shard, "{}: stopping", ending.name);
                 notify(&[NotifyState::Stopping]);
                 return Why::Signal;
             }
@@ -123,7 +128,7 @@ fn wait(parts: &Parts<'_>, epoch: u64, inbox: &Receiver<Event>) -> Why {
             Ok(Event::Failed(of, failure)) if of == epoch => return why_failed(&failure),
             Ok(Event::Reload) => parts.reload(),
             // Of an earlier leadership.
-            Ok(Event::Failed(..) | Event::Closed | Event::Followed(_)) => {}
+            Ok(Event::Failed(..) | Event::Closed | Event::Followed(_) | Event::ShardEnded) => {}
             Err(_) => return Why::Failed("nothing watches over the server any more".to_owned()),
         }
     }
@@ -148,7 +153,11 @@ fn step_down(
     let epoch = leadership.epoch();
     let timeout = parts.resolved.config.shutdown_timeout;
     leadership.begin_step_down();
-    tracing::info!(epoch, "stepping down: at most {timeout:?} for answers under way");
+    tracing::info!(
+        shard = parts.shard,
+        epoch,
+        "stepping down: at most {timeout:?} for answers under way"
+    );
     engine.stop_leasing();
     let (failed, mut ends) = close(parts, &running.doors, epoch, inbox);
     drop(running);

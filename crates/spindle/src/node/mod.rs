@@ -1,28 +1,31 @@
 //! A server that is one node of several on a shared log: it follows, leads, and follows again, in one
-//! process and at the same addresses.
+//! process and at the same addresses. With shards it does that on several logs at once.
 //!
-//! The addresses of the doors are claimed once (`listeners`). While the node follows, a
-//! [`Passage`] accepts there and hands clients on; what it leads with (`leading`) accepts there
-//! while it leads. Signals, failures and requests to step down come as [`Event`]s to one thread, which
-//! runs all of this.
+//! The addresses of the doors are claimed once (`listeners`). On one log, a [`Passage`] accepts there and
+//! hands clients on while the node follows; what it leads with (`leading`) accepts there while it leads.
+//! On several (`shards`) routers accept there, and each log has doors that listen nowhere.
+//! Signals, failures and requests to step down come as [`Event`]s to one thread of each log, which runs its
+//! life (`life`).
 
 mod answers;
 mod leading;
+mod life;
+mod routers;
+mod shards;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
 use spindle_cluster::{
-    FollowError, HeldDoor, Leadership, Node, NodeError, NodeOptions, OpenLog, Passage,
+    Carrier, HeldDoor, Node, NodeError, NodeOptions, OpenLog, Passage, ShardSeat, Threshold,
 };
-use spindle_engine::{Failure, Options, SystemClock};
+use spindle_engine::SystemClock;
 use spindle_net::BindError;
 use spindle_otlp::Exporter;
 
@@ -35,40 +38,36 @@ use crate::{
     listeners::Listeners,
     serve::{engine_options, host_name, not_bound, notify},
     shared_log::opener,
-    signals::{self, Ending},
-    starts,
+    signals, starts,
     tls::Tls,
     traces, webhooks,
 };
-use leading::{Ended, lead};
+use life::{Event, Parts, live};
 
-/// What happens to a node.
-enum Event {
-    /// Somebody wants the server to end.
-    Signal(Ending),
-    /// Somebody wants files to be read anew.
-    Reload,
-    /// Following has ended: this node leads, or cannot follow.
-    Followed(Box<Result<Leadership, FollowError>>),
-    /// The engine of an epoch has failed.
-    Failed(u64, Failure),
-    /// Somebody wants another node to lead.
-    StepDown,
-    /// All connections of a leader are closed.
-    Closed,
-}
-
-/// What lives as long as the process.
-struct Parts<'a> {
-    resolved: &'a Resolved,
+/// What all logs of a process share, and what lives as long as the process.
+struct Base {
     tls: Tls,
     entrance: Entrance,
     budgets: Budgets,
+    _trimmer: Trimmer,
     connections_max: usize,
-    listeners: Listeners,
-    node: Node,
-    passage: Passage,
-    events: Sender<Event>,
+}
+
+impl Base {
+    /// With what sends traces, if somebody takes them: that ends last.
+    fn begin(config: &Config) -> anyhow::Result<(Base, Option<Exporter>)> {
+        let tls = Tls::load(config)?;
+        let entrance = Entrance::open(config)?;
+        // Whether they can be sent is said now, not when this node first leads.
+        webhooks::prepare(config)?;
+        own_folder(config)?;
+        let exporter = traces::start(config, host_name())?;
+        starts::tokens(config);
+        let budgets = budgets(config);
+        let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
+        let connections_max = descriptors::connections(config.connections_max);
+        Ok((Base { tls, entrance, budgets, _trimmer: trimmer, connections_max }, exporter))
+    }
 }
 
 /// Serves until a signal or a failure ends it.
@@ -79,60 +78,83 @@ pub fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let (events, inbox) = channel();
     watch_signals(&events)?;
     descriptors::raise_limit();
-    let open = opener(&resolved.config)?;
-    serve(resolved, open, events, &inbox)
+    let config = &resolved.config;
+    let opens = (0..config.shards).map(|shard| opener(config, shard));
+    serve(resolved, opens.collect::<anyhow::Result<_>>()?, events, &inbox)
 }
 
-/// Serves on a log that `open` opens, until an event ends it.
+/// Serves on the logs that these open, by shard, until an event ends it.
 fn serve(
+    resolved: &Resolved,
+    opens: Vec<OpenLog>,
+    events: Sender<Event>,
+    inbox: &Receiver<Event>,
+) -> anyhow::Result<Code> {
+    match <[OpenLog; 1]>::try_from(opens) {
+        Ok([open]) => serve_one(resolved, open, events, inbox),
+        Err(opens) => shards::serve(resolved, opens, &events, inbox),
+    }
+}
+
+/// Serves on one log.
+fn serve_one(
     resolved: &Resolved,
     open: OpenLog,
     events: Sender<Event>,
     inbox: &Receiver<Event>,
 ) -> anyhow::Result<Code> {
     let config = &resolved.config;
-    let tls = Tls::load(config)?;
-    let entrance = Entrance::open(config)?;
-    // Whether they can be sent is said now, not when this node first leads.
-    webhooks::prepare(config)?;
-    own_folder(config)?;
-    let exporter = traces::start(config, host_name())?;
+    let (base, exporter) = Base::begin(config)?;
     let options = engine_options(config, exporter.as_ref().map(Exporter::sink));
-    starts::tokens(config);
-    let budgets = budgets(config);
-    let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
-    let connections_max = descriptors::connections(config.connections_max);
-    let (listeners, addresses) = claim(config)?;
-    let (node, passage) = start(config, open, &listeners, connections_max)?;
+    let (listeners, addresses) = claim(config.doors())?;
+    let cluster = cluster_listener(config)?;
+    let node = start_node(config, open, cluster.as_ref().map(|(_, at)| *at), None)?;
+    let (carrier, threshold) = (start_carrier()?, Threshold::of(&node));
+    if let Some((listener, _)) = cluster {
+        carrier.let_in(listener, &[&threshold]).context("cannot use the cluster's address")?;
+    }
+    let asks = config.http.is_some_and(|addr| config.asks(addr));
+    let answer = answers::of(&node, asks);
+    let passage = pass(&carrier, &threshold, &listeners, Some(answer), base.connections_max)?;
     let asked = events.clone();
     node.on_step_down(move || drop(asked.send(Event::StepDown)));
-    let name = node.name().to_owned();
-    let doors: Vec<String> = addresses.iter().map(|(door, at)| format!("{door} on {at}")).collect();
-    tracing::info!(
-        "spindle {}: node {name}, {}, the log is {}",
-        env!("CARGO_PKG_VERSION"),
-        doors.join(", "),
-        resolved.written("log")
-    );
-    notify(&[NotifyState::Ready]);
+    greet(resolved, &node, &addresses);
     let parts = Parts {
         resolved,
-        tls,
-        entrance,
-        budgets,
-        connections_max,
+        tls: &base.tls,
+        entrance: &base.entrance,
+        budgets: &base.budgets,
+        connections_max: base.connections_max,
         listeners,
+        shard: None,
         node,
-        passage,
+        seats: Vec::new(),
+        threshold,
+        passage: Some(passage),
         events,
     };
     let ended = live(&parts, &options, inbox);
     parts.node.stop();
     drop(parts);
+    drop(carrier);
     ended?;
+    drop(base);
     drop(exporter);
     tracing::info!("stopped");
     Ok(Code::Ok)
+}
+
+/// Says that the node has begun.
+fn greet(resolved: &Resolved, node: &Node, addresses: &Addresses) {
+    let doors: Vec<String> = addresses.iter().map(|(door, at)| format!("{door} on {at}")).collect();
+    tracing::info!(
+        "spindle {}: node {}, {}, the log is {}",
+        env!("CARGO_PKG_VERSION"),
+        node.name(),
+        doors.join(", "),
+        resolved.written("log")
+    );
+    notify(&[NotifyState::Ready]);
 }
 
 /// The folder for what this node keeps for itself. One that has a log in it may have been meant to be served.
@@ -164,13 +186,15 @@ fn watch_signals(events: &Sender<Event>) -> anyhow::Result<()> {
     watched.context("cannot watch for signals")
 }
 
-type Addresses = Vec<(&'static str, std::net::SocketAddr)>;
+type Addresses = Vec<(&'static str, SocketAddr)>;
 
-/// Claims the addresses of all doors that clients may come to whoever leads.
-fn claim(config: &Config) -> anyhow::Result<(Listeners, Addresses)> {
+/// Claims the addresses of doors that clients may come to whoever leads.
+fn claim(
+    doors: impl Iterator<Item = (&'static str, SocketAddr)>,
+) -> anyhow::Result<(Listeners, Addresses)> {
     let mut listeners = Listeners::default();
     let mut addresses = Vec::new();
-    for (door, addr) in config.doors() {
+    for (door, addr) in doors {
         let kept = listeners.keep(door, addr);
         let local = kept.map_err(|source| not_bound(BindError { door, addr, source }))?;
         addresses.push((door, local));
@@ -178,112 +202,59 @@ fn claim(config: &Config) -> anyhow::Result<(Listeners, Addresses)> {
     Ok((listeners, addresses))
 }
 
-/// Makes the node and what hands its clients on.
-fn start(
+/// Claims the cluster's address, if there is one.
+fn cluster_listener(
     config: &Config,
-    open: OpenLog,
-    listeners: &Listeners,
-    connections_max: usize,
-) -> anyhow::Result<(Node, Passage)> {
-    let mut cluster = None;
-    let mut advertise = config.advertise.clone();
-    if let Some(addr) = config.cluster_listen {
-        let door = "cluster-listen";
-        let (listener, local) = spindle_net::listen(addr)
-            .map_err(|source| not_bound(BindError { door, addr, source }))?;
-        advertise.get_or_insert(local.to_string());
-        cluster = Some(listener);
-    } else {
+) -> anyhow::Result<Option<(std::net::TcpListener, SocketAddr)>> {
+    let Some(addr) = config.cluster_listen else {
         tracing::warn!(
             "clients that come to other nodes will not reach this one while it leads: see --cluster-listen"
         );
-    }
+        return Ok(None);
+    };
+    let door = "cluster-listen";
+    let claimed = spindle_net::listen(addr);
+    claimed.map(Some).map_err(|source| not_bound(BindError { door, addr, source }))
+}
+
+/// Makes the node of one log. `cluster` is where the cluster's address is.
+fn start_node(
+    config: &Config,
+    open: OpenLog,
+    cluster: Option<SocketAddr>,
+    shard: Option<ShardSeat>,
+) -> anyhow::Result<Node> {
     let node = Node::start(NodeOptions {
         name: config.node.clone().unwrap_or_else(host_name),
-        advertise,
+        advertise: config.advertise.clone().or(cluster.map(|at| at.to_string())),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Arc::new(SystemClock::new()),
         open,
+        shard,
     });
-    let node = node.map_err(|error| match error {
+    node.map_err(|error| match error {
         NodeError::Name(_) => exit::Failure::with(Code::Usage, format!("--node: {error}")),
         NodeError::Thread(_) => error.into(),
-    })?;
-    let asks = config.http.is_some_and(|addr| config.asks(addr));
+    })
+}
+
+fn start_carrier() -> anyhow::Result<Carrier> {
+    Carrier::start().context("cannot start what hands clients on to the leader")
+}
+
+/// Begins to hand on the clients of doors whose sockets are kept. `answer` is for HTTP.
+fn pass(
+    carrier: &Carrier,
+    threshold: &Threshold,
+    listeners: &Listeners,
+    answer: Option<spindle_cluster::LocalAnswer>,
+    connections_max: usize,
+) -> anyhow::Result<Passage> {
     let held = listeners.handles().context("cannot use the doors' addresses")?;
     let held = held.into_iter().map(|(name, listener)| {
-        let answer = (name == "http").then(|| answers::of(&node, asks));
+        let answer = answer.clone().filter(|_| name == "http");
         HeldDoor { name, listener, answer }
     });
-    let passage = Passage::start(&node, held.collect(), cluster, connections_max);
-    let passage = passage.context("cannot start what hands clients on to the leader")?;
-    Ok((node, passage))
-}
-
-/// Follows and leads in turn, until the process is to end.
-fn live(parts: &Parts<'_>, options: &Options, inbox: &Receiver<Event>) -> anyhow::Result<()> {
-    loop {
-        let Some(leadership) = follow(parts, options, inbox)? else { return Ok(()) };
-        match lead(parts, leadership, inbox)? {
-            Ended::Server => return Ok(()),
-            Ended::Leadership => parts.passage.follow(),
-        }
-    }
-}
-
-/// How long a node that follows may take to notice that it is to stop.
-const STOP_TIME: Duration = Duration::from_secs(5);
-
-/// Follows until this node leads; none when the process is to end.
-fn follow(
-    parts: &Parts<'_>,
-    options: &Options,
-    inbox: &Receiver<Event>,
-) -> anyhow::Result<Option<Leadership>> {
-    tracing::info!("following the log");
-    let (node, options, events) = (parts.node.clone(), options.clone(), parts.events.clone());
-    let body = move || {
-        let followed = Box::new(node.follow(&options));
-        // Nobody listens when the server is ending anyway.
-        drop(events.send(Event::Followed(followed)));
-    };
-    thread::Builder::new()
-        .name("spindle-follow".to_owned())
-        .spawn(body)
-        .context("cannot start threads")?;
-    loop {
-        match inbox.recv() {
-            Ok(Event::Followed(followed)) => match *followed {
-                Ok(leadership) => return Ok(Some(leadership)),
-                Err(error) => {
-                    return Err(anyhow!(error)).context("this node cannot follow the log");
-                }
-            },
-            Ok(Event::Signal(ending)) => {
-                tracing::info!("{}: stopping", ending.name);
-                notify(&[NotifyState::Stopping]);
-                parts.node.stop();
-                // Whoever campaigns on a log that is out of reach does not come back: the process ends
-                // all the same, and nobody was answered.
-                while let Ok(event) = inbox.recv_timeout(STOP_TIME) {
-                    if let Event::Followed(followed) = event {
-                        drop(followed);
-                        break;
-                    }
-                }
-                return Ok(None);
-            }
-            Ok(Event::Reload) => parts.reload(),
-            // Of an earlier leadership.
-            Ok(Event::Failed(..) | Event::StepDown | Event::Closed) => {}
-            Err(_) => return Err(anyhow!("nothing watches over the server any more")),
-        }
-    }
-}
-
-impl Parts<'_> {
-    fn reload(&self) {
-        self.tls.reload();
-        self.entrance.reload();
-    }
+    let passage = Passage::start(carrier, threshold, held.collect(), connections_max);
+    passage.context("cannot start what hands clients on to the leader")
 }

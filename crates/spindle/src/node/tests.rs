@@ -1,4 +1,6 @@
-//! Two servers in one process, with all their doors, on a log in memory that both share.
+//! Two servers in one process, with all their doors, on logs in memory that both share.
+
+mod shards;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +17,9 @@ use crate::config::{SettingFlags, resolve};
 struct Server {
     name: &'static str,
     http: String,
+    workq: String,
     events: Sender<Event>,
+    /// The log, or the first of them, as it is open.
     log: Arc<parking_lot::Mutex<Option<Arc<SharedLogHandle>>>>,
     thread: Option<JoinHandle<anyhow::Result<Code>>>,
     _folder: tempfile::TempDir,
@@ -23,34 +27,45 @@ struct Server {
 
 impl Server {
     fn start(shared: &SharedMemoryLog, name: &'static str) -> Server {
+        Server::start_on(std::slice::from_ref(shared), name)
+    }
+
+    /// A server on so many logs.
+    fn start_on(shared: &[SharedMemoryLog], name: &'static str) -> Server {
         let folder = tempfile::tempdir().unwrap();
-        let http = free_address();
+        let (http, workq) = (free_address(), free_address());
         let data = folder.path().join("own");
         let settings = [
             ("LOG", "nats://shared/in-memory".to_owned()),
             ("NODE", name.to_owned()),
             ("CLUSTER_LISTEN", free_address()),
             ("HTTP", http.clone()),
-            ("WORKQ", free_address()),
+            ("WORKQ", workq.clone()),
             ("GEARMAN", "off".to_owned()),
             ("JOBD_MASTER", free_address()),
             ("DATA", data.to_str().unwrap().to_owned()),
+            ("SHARDS", shared.len().to_string()),
         ];
         let environment = settings
             .into_iter()
             .map(|(setting, value)| (format!("SPINDLE_SERVE_{setting}").into(), value.into()));
         let resolved = resolve(&SettingFlags::default(), environment).unwrap();
         let log = Arc::<parking_lot::Mutex<Option<Arc<SharedLogHandle>>>>::default();
-        let (shared, opened) = (shared.clone(), Arc::clone(&log));
-        let open = move || {
-            let handle = shared.open();
-            *opened.lock() = Some(Arc::clone(&handle));
-            Ok(handle as Arc<dyn SharedLog>)
+        let opener = |(at, shared): (usize, &SharedMemoryLog)| -> OpenLog {
+            let (shared, opened) = (shared.clone(), Arc::clone(&log));
+            Box::new(move || {
+                let handle = shared.open();
+                if at == 0 {
+                    *opened.lock() = Some(Arc::clone(&handle));
+                }
+                Ok(handle as Arc<dyn SharedLog>)
+            })
         };
+        let opens = shared.iter().enumerate().map(opener).collect();
         let (events, inbox) = channel();
         let own = events.clone();
         let body = move || {
-            let ended = serve(&resolved, Box::new(open), own, &inbox);
+            let ended = serve(&resolved, opens, own, &inbox);
             if let Err(error) = &ended {
                 // The test would wait in vain, and not say why.
                 eprintln!("{name}: {}", exit::whole(error));
@@ -58,7 +73,7 @@ impl Server {
             ended
         };
         let thread = Some(thread::spawn(body));
-        Server { name, http, events, log, thread, _folder: folder }
+        Server { name, http, workq, events, log, thread, _folder: folder }
     }
 
     /// A request of HTTP; none if its connection is closed unanswered.
@@ -101,7 +116,12 @@ impl Server {
     /// Ends it as a signal does.
     fn end(&mut self) -> Code {
         self.events.send(Event::Signal(Ending::OF_TEST)).unwrap();
-        self.thread.take().unwrap().join().unwrap().unwrap()
+        self.ended().unwrap()
+    }
+
+    /// Waits until it ends by itself.
+    fn ended(&mut self) -> anyhow::Result<Code> {
+        self.thread.take().unwrap().join().unwrap()
     }
 }
 

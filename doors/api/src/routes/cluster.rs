@@ -28,6 +28,32 @@ pub(crate) struct ClusterBody {
     leader: Option<String>,
     /// All nodes that were heard in the last hour, by name.
     nodes: Vec<NodeBody>,
+    /// Where queues are spread over several logs: each of them. What is above is said of the first then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<ShardBody>,
+}
+
+/// One of the logs that the queues are spread over.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ShardBody {
+    /// Its number, from 0.
+    shard: u8,
+    /// What the node that answers does there.
+    role: &'static str,
+    /// How often the lead has begun anew.
+    epoch: u64,
+    /// Who leads it; null if nobody is heard to.
+    leader: Option<String>,
+    /// All nodes that were heard there in the last hour, by name.
+    nodes: Vec<NodeBody>,
+}
+
+impl ShardBody {
+    fn of((shard, node): (u8, &Node)) -> ShardBody {
+        let Status { role, epoch, leader, nodes, .. } = node.status();
+        let nodes = nodes.into_iter().map(NodeBody::from).collect();
+        ShardBody { shard, role: role.word(), epoch, leader, nodes }
+    }
 }
 
 /// One node of a cluster.
@@ -57,7 +83,8 @@ impl From<Status> for ClusterBody {
     fn from(status: Status) -> ClusterBody {
         let Status { node, role, epoch, leader, nodes } = status;
         let nodes = nodes.into_iter().map(NodeBody::from).collect();
-        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes }
+        let shards = Vec::new();
+        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes, shards }
     }
 }
 
@@ -84,7 +111,20 @@ fn alone(host: &str, epoch: u64, position: u64) -> ClusterBody {
         address: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    ClusterBody { shared: false, leader: Some(node.clone()), node, role, epoch, nodes: vec![only] }
+    let (leader, nodes, shards) = (Some(node.clone()), vec![only], Vec::new());
+    ClusterBody { shared: false, leader, node, role, epoch, nodes, shards }
+}
+
+/// What a node says of all shards: it has a seat at each of them, in order.
+fn of_shards(seats: &[Node]) -> Option<ClusterBody> {
+    let first = seats.first()?;
+    let shards = (0..).zip(seats).map(ShardBody::of).collect();
+    Some(ClusterBody { shards, ..first.status().into() })
+}
+
+/// What `GET /api/v1/cluster` says of a process that has a node at each of several shards.
+pub fn shards_body(seats: &[Node]) -> String {
+    of_shards(seats).and_then(|body| serde_json::to_string(&body).ok()).unwrap_or_default()
 }
 
 /// What `GET /api/v1/cluster` says of a node, in JSON: for a follower, which has no API.
@@ -98,7 +138,11 @@ pub fn cluster_body(node: &Node) -> String {
 #[utoipa::path(get, path = "/api/v1/cluster", operation_id = "cluster", tag = "server",
     responses((status = 200, description = "The nodes", body = ClusterBody)))]
 pub(crate) async fn show(State(api): State<Api>) -> Json<ClusterBody> {
-    Json(match &api.options().cluster {
+    let options = api.options();
+    if let Some(body) = of_shards(&options.shards) {
+        return Json(body);
+    }
+    Json(match &options.cluster {
         Some(node) => node.status().into(),
         None => alone(&api.options().host, api.engine().epoch(), api.engine().durable().0),
     })

@@ -147,6 +147,7 @@ pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
 /// A node of a cluster that nobody has started.
 pub fn node() -> Node {
     Node::start(NodeOptions {
+        shard: None,
         name: "box".to_owned(),
         advertise: None,
         version: "test".to_owned(),

@@ -88,7 +88,7 @@ impl Model {
             Command::NoteRelabelled { revision, below } => {
                 self.note_relabelled((*revision, below.0));
             }
-            Command::Start { epoch } => {
+            Command::Start { epoch, .. } => {
                 self.epoch = *epoch;
                 self.begin_rounds();
             }

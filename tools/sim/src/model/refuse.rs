@@ -116,7 +116,9 @@ impl Model {
                 let stale = *revision != self.constraints_revision;
                 Refusals::when(stale, Rejection::StaleConstraints)
             }
-            Command::Start { epoch } => Refusals::when(*epoch <= self.epoch, Rejection::OldEpoch),
+            Command::Start { epoch, .. } => {
+                Refusals::when(*epoch <= self.epoch, Rejection::OldEpoch)
+            }
             Command::Audited(audited) => match &audited.command {
                 Some(command) => self.refusals(command, now_ms),
                 None => Refusals::default(),

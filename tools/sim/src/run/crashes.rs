@@ -1,6 +1,7 @@
 //! Crashes and starts: what a crash may take, and what has to be there afterwards.
 
 use rand::Rng;
+use spindle_core::seat::Seat;
 use spindle_core::{Command, JobId};
 use spindle_engine::Clock;
 use spindle_testkit::disk::{Fault, Operation};
@@ -205,7 +206,7 @@ impl Run {
 /// given time.
 fn begin_epoch(model: &mut Model, dying: &[u64], grace_ms: u64, now_ms: u64) {
     let epoch = model.epoch + 1;
-    model.apply(&Command::Start { epoch }, now_ms, None);
+    model.apply(&Command::Start { epoch, seat: Seat::default() }, now_ms, None);
     for id in dying {
         model.apply(&Command::PayloadDamaged { id: JobId(*id) }, now_ms, None);
     }

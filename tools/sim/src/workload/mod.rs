@@ -12,6 +12,7 @@ use bytes::Bytes;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spindle_core::seat::Seat;
 use spindle_core::{Command, JobId, JobImage};
 
 use crate::model::Model;
@@ -164,7 +165,7 @@ impl Workload {
             0..2 => Step::Restart,
             8 => Step::Ask(Command::ReturnIds { from: self.unused_from(view) }),
             2..4 => Step::Trim,
-            4 => Step::Ask(Command::Start { epoch: view.model.epoch }),
+            4 => Step::Ask(Command::Start { epoch: view.model.epoch, seat: Seat::default() }),
             5 => Step::Ask(Command::RaiseFormat { version: self.rng.random_range(0..4) }),
             _ => Step::Ask(Command::Tick { hold_expiry: self.one_in(2) }),
         }

@@ -1,0 +1,98 @@
+//! How a node reaches the leader of each shard, for clients whose protocol it speaks itself.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use spindle_engine::Peer;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::node::{Gate, Leader, Node};
+use crate::passage::{LAST_ANSWERS_TIME, LEADER_TIME, RETRY_PAUSE, is_another, open_way};
+use crate::preamble::Preamble;
+
+/// Who waits for leaders at a time.
+const WAITING_MAX: usize = 4096;
+
+/// The ways to the leaders of all shards, this node's own among them.
+pub struct Crossing {
+    /// By shard.
+    leaders: Vec<watch::Receiver<Option<Leader>>>,
+    waiting: Arc<Semaphore>,
+}
+
+impl Crossing {
+    /// Between the shards that these nodes follow and lead.
+    #[must_use]
+    pub fn between(shards: &[Node]) -> Crossing {
+        let leaders = shards.iter().map(Node::leader).collect();
+        Crossing { leaders, waiting: Arc::new(Semaphore::new(WAITING_MAX)) }
+    }
+
+    /// Connects a client to a door of a shard, at its leader. Waits for somebody to lead.
+    ///
+    /// With the connection comes what ends when that leader leads no more, and has had its time to answer.
+    ///
+    /// # Errors
+    ///
+    /// When nobody leads for too long, or too many wait for that.
+    pub async fn reach(
+        &self,
+        shard: u8,
+        door: &str,
+        client: &Peer,
+    ) -> io::Result<(TcpStream, impl Future<Output = ()> + Send + use<>)> {
+        let leaders = self.leaders.get(usize::from(shard));
+        let leaders = leaders.ok_or_else(|| io::Error::other("there is no such shard"))?;
+        let deadline = Instant::now() + LEADER_TIME;
+        loop {
+            let (leader, gate) = self.leader(leaders, deadline).await?;
+            let preamble = Preamble::of_known(gate.pass_key.clone(), shard, door, client);
+            match open_way(&gate, &preamble).await {
+                Ok(stream) => return Ok((stream, deposed(leaders.clone(), leader))),
+                // It may have just gone, or its successor not have said where it is.
+                Err(error) if Instant::now() < deadline => {
+                    let node = leader.node;
+                    tracing::debug!(node, shard, "cannot reach the shard's leader: {error}");
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until somebody leads whose doors are open.
+    async fn leader(
+        &self,
+        leaders: &watch::Receiver<Option<Leader>>,
+        deadline: Instant,
+    ) -> io::Result<(Leader, Gate)> {
+        let open = |leader: &Option<Leader>| {
+            let leader = leader.clone()?;
+            let gate = leader.gate.clone()?;
+            Some((leader, gate))
+        };
+        if let Some(found) = open(&leaders.borrow()) {
+            return Ok(found);
+        }
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return Err(io::Error::other("nobody leads the shard, and too many wait for it"));
+        };
+        let mut leaders = leaders.clone();
+        let heard = leaders.wait_for(|leader| open(leader).is_some());
+        match timeout_at(deadline, heard).await {
+            Ok(Ok(leader)) => open(&leader).ok_or_else(|| io::Error::other("nobody leads")),
+            Ok(Err(_)) => Err(io::Error::other("the node stops")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nobody leads the shard")),
+        }
+    }
+}
+
+/// Ends when this leader leads no more, and has had its time to answer what it was asked before.
+async fn deposed(mut leaders: watch::Receiver<Option<Leader>>, leader: Leader) {
+    // That the node stops ends it too.
+    drop(leaders.wait_for(|now| is_another(now, &leader)).await);
+    sleep(LAST_ANSWERS_TIME).await;
+}

@@ -1,1 +1,0 @@
-//! The router of everything over HTTP.

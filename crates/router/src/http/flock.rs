@@ -1,0 +1,333 @@
+//! Many jobs in one request: each by the shard of its queue, and the answers in the order of the jobs.
+//!
+//! Each shard gets the whole list, with `null` in the places of the others' jobs: so a job has the same
+//! place for its shard as for the client, which is what idempotency keys and messages are about.
+
+use std::collections::{BTreeSet, HashMap};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use spindle_http::{Code, Problem, ProblemBody, work_on_bytes};
+
+use super::asked::{Asked, Head};
+use super::place::{queue_of, said};
+use super::router::{Outcome, Routing, check_named, json};
+use super::shards::{Missed, Refusal, whole};
+use super::submit::{JobSaid, check_together};
+use crate::{Placement, Shard};
+
+/// As many as one request may have: more are refused by any shard.
+const JOBS_MAX: usize = 1_000;
+
+/// The jobs of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Jobs {
+    jobs: Vec<Box<RawValue>>,
+}
+
+/// What a job of a request says of where it belongs.
+struct Entry {
+    shard: Option<Shard>,
+    /// What it belongs to and waits for that is there already.
+    linked: Vec<u64>,
+    /// By what others of the request name it.
+    name: Option<String>,
+    /// The names of those of the request that it waits for.
+    after: Vec<String>,
+}
+
+/// `POST /api/v1/jobs/batch`
+pub(super) async fn submit(routing: &Routing, asked: Asked) -> Outcome {
+    let joined = many(routing, asked, submitted).await?;
+    let answers = match joined {
+        Joined::Passed(response) => return Ok(response),
+        Joined::Answers(answers) => answers,
+    };
+    let refused = answers.iter().filter(|answer| is_refused(answer)).count();
+    let answer = BatchAnswer { taken: answers.len() - refused, refused, answers };
+    Ok(json(written(&answer)))
+}
+
+/// `POST /api/v1/jobs/import`
+pub(super) async fn import(routing: &Routing, asked: Asked) -> Outcome {
+    match many(routing, asked, imported).await? {
+        Joined::Passed(response) => Ok(response),
+        Joined::Answers(answers) => Ok(json(written(&Answers { answers }))),
+    }
+}
+
+#[derive(Serialize)]
+struct BatchAnswer {
+    taken: usize,
+    refused: usize,
+    answers: Vec<Box<RawValue>>,
+}
+
+/// What a shard answers to many.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Answers {
+    pub answers: Vec<Box<RawValue>>,
+}
+
+pub(super) fn written(answer: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(answer).unwrap_or_default()
+}
+
+/// Whether an answer about one of many has a problem.
+pub(super) fn is_refused(answer: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Refused {
+        problem: Option<serde::de::IgnoredAny>,
+    }
+    let read: Result<Refused, _> = serde_json::from_str(answer.get());
+    read.is_ok_and(|refused| refused.problem.is_some())
+}
+
+/// The answer about one of many that is refused.
+pub(super) fn refused(problem: &RawValue) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Refused<'a> {
+        problem: &'a RawValue,
+    }
+    to_raw_value(&Refused { problem }).unwrap_or_default()
+}
+
+/// A problem, to stand in an answer about many.
+pub(super) fn problem_json(problem: Problem) -> Box<RawValue> {
+    to_raw_value(&ProblemBody::from(problem)).unwrap_or_default()
+}
+
+fn submitted(raw: &RawValue, placement: Placement) -> Entry {
+    let Some(job) = said::<JobSaid>(raw.get().as_bytes()) else { return Entry::unknown() };
+    Entry {
+        shard: job.shard(placement),
+        linked: job.linked().collect(),
+        after: job.names().map(str::to_owned).collect(),
+        name: job.r#ref,
+    }
+}
+
+/// A job of another server names others by their numbers and times there.
+#[derive(Deserialize)]
+struct Portable {
+    id: u64,
+    created_at: String,
+    queue: Option<String>,
+    queue_base64: Option<String>,
+    #[serde(default)]
+    after: Vec<PortableAfter>,
+}
+
+#[derive(Deserialize)]
+struct PortableAfter {
+    id: u64,
+    #[serde(default)]
+    created_at: String,
+}
+
+fn imported(raw: &RawValue, placement: Placement) -> Entry {
+    let Some(job) = said::<Portable>(raw.get().as_bytes()) else { return Entry::unknown() };
+    let name = |id: u64, at: &str| format!("{id} {at}");
+    let queue = queue_of(job.queue.as_deref(), job.queue_base64.as_deref());
+    Entry {
+        shard: queue.map(|queue| placement.of(&queue)),
+        linked: Vec::new(),
+        name: Some(name(job.id, &job.created_at)),
+        after: job.after.iter().map(|it| name(it.id, &it.created_at)).collect(),
+    }
+}
+
+impl Entry {
+    /// It is refused, by any shard.
+    fn unknown() -> Entry {
+        Entry { shard: None, linked: Vec::new(), name: None, after: Vec::new() }
+    }
+}
+
+/// What many came to.
+enum Joined {
+    /// All went to one shard, or none was taken.
+    Passed(Response),
+    Answers(Vec<Box<RawValue>>),
+}
+
+async fn many(
+    routing: &Routing,
+    asked: Asked,
+    entry: fn(&RawValue, Placement) -> Entry,
+) -> Result<Joined, Refusal> {
+    let placement = routing.placement;
+    let (head, bytes) = asked.read(routing.limits).await?;
+    let raw = bytes.clone();
+    let planned = work_on_bytes(bytes.len(), move || plan(&raw, placement, entry)).await;
+    let Some((jobs, plan)) = planned.transpose()? else {
+        return Ok(Joined::Passed(routing.pass_read(&head, bytes, Shard::FIRST).await?));
+    };
+    let used: BTreeSet<Shard> = plan.iter().flatten().copied().collect();
+    for shard in &used {
+        check_named(&head, *shard)?;
+    }
+    if let Some(shard) = used.first().filter(|_| used.len() == 1 && plan.iter().all(Result::is_ok))
+    {
+        return Ok(Joined::Passed(routing.pass_read(&head, bytes, *shard).await?));
+    }
+    drop(bytes);
+    let parts = used.iter().map(|shard| part(routing, &head, *shard, &jobs, &plan));
+    let parts = join_all(parts).await;
+    join(used.into_iter().zip(parts).collect(), plan)
+}
+
+/// Where each job goes, or why it goes nowhere. None: any shard refuses the whole.
+type Plan = Vec<Result<Shard, Problem>>;
+
+#[expect(clippy::type_complexity, reason = "it is read once, by its caller")]
+fn plan(
+    raw: &[u8],
+    placement: Placement,
+    entry: fn(&RawValue, Placement) -> Entry,
+) -> Option<Result<(Vec<Box<RawValue>>, Plan), Problem>> {
+    let Jobs { jobs } = said(raw)?;
+    if !(1..=JOBS_MAX).contains(&jobs.len()) {
+        return None;
+    }
+    let entries: Vec<Entry> = jobs.iter().map(|job| entry(job, placement)).collect();
+    Some(places(&entries, placement).map(|places| (jobs, places)))
+}
+
+fn places(entries: &[Entry], placement: Placement) -> Result<Plan, Problem> {
+    let mut named = HashMap::new();
+    let are_linked = entries.iter().any(|entry| !entry.after.is_empty());
+    for entry in entries.iter().filter(|_| are_linked) {
+        if let Some(name) = &entry.name
+            && let Some(shard) = entry.shard
+            && named.insert(name.as_str(), shard).is_some()
+        {
+            // Each shard would see only one of them.
+            let detail = format!("two jobs of the request have the ref `{name}`");
+            return Err(Problem::bad_field(detail));
+        }
+    }
+    // Those of no queue are refused by whichever shard has others.
+    let any = entries.iter().find_map(|entry| entry.shard).unwrap_or(Shard::FIRST);
+    let place = |entry: &Entry| {
+        let Some(shard) = entry.shard else { return Ok(any) };
+        check_together(placement, shard, entry.linked.iter().copied())?;
+        let other = entry.after.iter().find_map(|name| {
+            named.get(name.as_str()).filter(|other| **other != shard).map(|other| (name, *other))
+        });
+        match other {
+            None => Ok(shard),
+            Some((name, other)) => {
+                let detail = format!(
+                    "its queue is on shard {shard}, and `{name}`, which it waits for, on shard {other}: \
+                     jobs that wait for each other are in queues of one shard"
+                );
+                Err(Problem::new(Code::SeveralShards, detail).with("shard", other.0))
+            }
+        }
+    };
+    Ok(entries.iter().map(place).collect())
+}
+
+/// What a shard says to its part.
+enum Part {
+    Answers(Vec<Box<RawValue>>),
+    /// It has taken none, and why: as the answer to all, and as that about one of them.
+    None(Refusal, Box<RawValue>),
+}
+
+async fn part(
+    routing: &Routing,
+    head: &Head,
+    shard: Shard,
+    jobs: &[Box<RawValue>],
+    plan: &Plan,
+) -> Part {
+    let mut body = br#"{"jobs":["#.to_vec();
+    for (place, (job, on)) in jobs.iter().zip(plan).enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        let is_its_own = on.as_ref().is_ok_and(|on| *on == shard);
+        body.extend_from_slice(if is_its_own { job.get().as_bytes() } else { b"null" });
+    }
+    body.extend_from_slice(b"]}");
+    match answers(routing, head, shard, body.into(), jobs.len()).await {
+        Ok(answers) => Part::Answers(answers),
+        Err(refusal) => {
+            let (refusal, problem) = explained(refusal, shard).await;
+            Part::None(refusal, problem)
+        }
+    }
+}
+
+/// A refusal, and the problem in it.
+pub(super) async fn explained(refusal: Refusal, shard: Shard) -> (Refusal, Box<RawValue>) {
+    let answer = match refusal {
+        Refusal::Problem(problem) => {
+            let said = problem_json(problem.clone());
+            return (problem.into(), said);
+        }
+        Refusal::Answer(answer) => answer,
+    };
+    let (head, body) = answer.into_parts();
+    match whole(body, shard).await {
+        Ok(bytes) => {
+            let said = String::from_utf8(bytes.to_vec()).ok().map(RawValue::from_string);
+            let said = said.and_then(Result::ok);
+            let said = said.unwrap_or_else(|| problem_json(Missed::BrokeOff(shard).into()));
+            (Refusal::Answer(Box::new(Response::from_parts(head, Body::from(bytes)))), said)
+        }
+        Err(problem) => (problem.clone().into(), problem_json(problem)),
+    }
+}
+
+/// A shard's answers about so many.
+pub(super) async fn answers(
+    routing: &Routing,
+    head: &Head,
+    shard: Shard,
+    body: Bytes,
+    count: usize,
+) -> Result<Vec<Box<RawValue>>, Refusal> {
+    let answer = routing.pass_read(head, body, shard).await?;
+    let bytes = super::router::whole_if_ok(answer, shard).await?;
+    let read: Option<Answers> = said(&bytes);
+    let answers = read.map(|it| it.answers).filter(|answers| answers.len() == count);
+    answers.ok_or_else(|| Missed::BrokeOff(shard).into())
+}
+
+fn join(parts: Vec<(Shard, Part)>, plan: Plan) -> Result<Joined, Refusal> {
+    let mut by_shard = HashMap::new();
+    let mut whole_refusal = None;
+    let mut is_any_taken = false;
+    for (shard, part) in parts {
+        match part {
+            Part::Answers(answers) => {
+                is_any_taken = true;
+                by_shard.insert(shard, Ok(answers.into_iter().map(Some).collect::<Vec<_>>()));
+            }
+            Part::None(refusal, problem) => {
+                by_shard.insert(shard, Err(problem));
+                whole_refusal.get_or_insert(refusal);
+            }
+        }
+    }
+    if let Some(refusal) = whole_refusal.filter(|_| !is_any_taken) {
+        return Err(refusal);
+    }
+    let answer = |(place, on): (usize, Result<Shard, Problem>)| match on {
+        Err(problem) => refused(&problem_json(problem)),
+        Ok(shard) => match by_shard.get_mut(&shard) {
+            Some(Ok(answers)) => answers.get_mut(place).and_then(Option::take).unwrap_or_default(),
+            Some(Err(problem)) => refused(problem),
+            None => refused(&problem_json(Missed::BrokeOff(shard).into())),
+        },
+    };
+    Ok(Joined::Answers(plan.into_iter().enumerate().map(answer).collect()))
+}

@@ -1,0 +1,128 @@
+//! The doors of a node whose queues are on several logs: routers, at the addresses that clients come to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use axum::Router;
+use spindle_cluster::{Carrier, Node};
+use spindle_engine::Door;
+use spindle_http::{
+    Names, Site,
+    listen::{self, Handle, HttpConfig},
+};
+use spindle_limits::Places;
+use spindle_net::{BindError, BoundDoor, Limits, NetConfig, Server, ServerHandle};
+use spindle_router::{
+    Network, NoLog, Placement, Reach, Sockets, http::HttpRouter, workq::WorkqRouter,
+};
+
+use super::{Base, answers};
+use crate::{
+    config::{Config, Resolved},
+    serve::not_bound,
+    starts,
+};
+
+/// The routers at work. Dropping them closes all their connections.
+pub(super) struct Routers {
+    lines: ServerHandle,
+    http: Option<Handle>,
+}
+
+impl Routers {
+    /// Claims the addresses of the doors, and routes who comes there.
+    pub fn open(
+        resolved: &Resolved,
+        base: &Base,
+        carrier: &Carrier,
+        reach: Arc<dyn Reach>,
+        nodes: &[Node],
+    ) -> anyhow::Result<Routers> {
+        let config = &resolved.config;
+        let placement = Placement::over(config.shards);
+        let places = Places::new(config.place_limits(base.connections_max));
+        let network = Sockets::new(carrier.handle().clone(), Arc::clone(&reach));
+        let bound = lines(config, base, &(Arc::new(network) as Arc<dyn Network>), placement)?;
+        let idle = config.idle_timeout;
+        let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
+        let (budgets, of_lines) = (base.budgets.clone(), places.clone());
+        let net = NetConfig { limits, budgets, places: of_lines, ..NetConfig::default() };
+        let lines = Server::start(Arc::new(NoLog), bound, net)?;
+        let open = |addr| http(config, base, &reach, placement, (addr, nodes, places));
+        let http = config.http.map(open).transpose()?;
+        let routers = Routers { lines, http };
+        starts::doors(config, &routers.local_addrs());
+        Ok(routers)
+    }
+
+    /// Where clients come to.
+    pub fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
+        let http = self.http.iter().map(|http| ("http", http.local_addr()));
+        self.lines.local_addrs().iter().copied().chain(http).collect()
+    }
+
+    /// Ends all connections in order, at most this long.
+    pub fn shutdown(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        self.http.iter().for_each(Handle::begin_shutdown);
+        let lines_in_time = self.lines.shutdown(timeout);
+        let http_in_time = self.http.as_ref().is_none_or(|http| http.finish(deadline));
+        if !(lines_in_time && http_in_time) {
+            tracing::warn!("some answers were not ready in time; see --shutdown-timeout");
+        }
+    }
+
+    /// Closes everything now, unanswered.
+    pub fn abort(&self) {
+        self.lines.abort();
+        self.http.iter().for_each(Handle::abort);
+    }
+}
+
+/// The routers of lines and packets, at their addresses.
+fn lines(
+    config: &Config,
+    base: &Base,
+    network: &Arc<dyn Network>,
+    placement: Placement,
+) -> anyhow::Result<Vec<BoundDoor>> {
+    let mut doors: Vec<(Arc<dyn Door>, SocketAddr)> = Vec::new();
+    if let Some(addr) = config.workq {
+        let limits = spindle_workq::wire::Limits::default();
+        let router = WorkqRouter::new(Arc::clone(network), placement, limits);
+        doors.push((Arc::new(router), addr));
+    }
+    let bind = |(door, addr): (Arc<dyn Door>, SocketAddr)| {
+        let tls = base.tls.of_door(config, door.name(), addr);
+        let bound = spindle_net::bind(door, addr).map_err(not_bound)?;
+        Ok(bound.with_tls(tls))
+    };
+    doors.into_iter().map(bind).collect()
+}
+
+/// The router of HTTP, at its address. What is asked about this node it answers itself.
+fn http(
+    config: &Config,
+    base: &Base,
+    reach: &Arc<dyn Reach>,
+    placement: Placement,
+    (addr, nodes, places): (SocketAddr, &[Node], Places),
+) -> anyhow::Result<Handle> {
+    let bound = listen::bind(addr).map_err(|source| {
+        let door = "http";
+        not_bound(BindError { door, addr, source })
+    })?;
+    let bound = bound.with_tls(base.tls.of_door(config, "http", addr));
+    let router = HttpRouter::new(Arc::clone(reach), placement);
+    let own = answers::of_shards(nodes, config.asks(addr));
+    let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
+    let site = Site::new(Router::new().merge(own).merge(router.router()), names);
+    let limits =
+        listen::Limits { head_time: config.http_idle_timeout, ..listen::Limits::default() };
+    let budgets = base.budgets.clone();
+    let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
+    let started = bound.start(site, Arc::new(NoLog), serving, Arc::default());
+    started.context("http: cannot start serving")
+}
