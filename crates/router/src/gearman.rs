@@ -1,1 +1,102 @@
-//! Gearman's router.
+//! Clients of Gearman, whose queues are on several shards.
+//!
+//! | packet or line | goes to |
+//! |---|---|
+//! | SUBMIT_JOB*, `create function`, `drop function`, `maxqueue` | the function's shard |
+//! | CAN_DO, CAN_DO_TIMEOUT, CANT_DO | the function's shard |
+//! | GRAB_JOB* | shards with a function of the worker, one after another, until one has a job |
+//! | PRE_SLEEP | shards with a function of the worker |
+//! | WORK_*, GET_STATUS, `cancel job` | the shard that the handle says |
+//! | GET_STATUS_UNIQUE | all, one after another, until one knows the unique |
+//! | RESET_ABILITIES, SET_CLIENT_ID, OPTION_REQ, `auth` | all ways that are open, and each that is opened later |
+//! | `status`, `prioritystatus`, `workers`, `show jobs`, `show unique jobs` | all, one after another |
+//! | `version`, `getpid`, `verbose`, handles of no shard | the first shard |
+//! | ECHO_REQ, ALL_YOURS, what is malformed | none: the router answers |
+//!
+//! - `owed.rs`: what the client is owed, in the order of its requests.
+//! - `channel.rs`: what comes on one way, and what it answers.
+//! - `introduction.rs`: what the client has said of itself, and each way that is opened begins with.
+//! - `round.rs`: a request that one shard after another is asked.
+//! - `session.rs`: takes in and hands out; `route.rs`: where each request goes.
+//!
+//! **Errors without a place.** CAN_DO, PRE_SLEEP and WORK_* have no answer, unless it is an ERROR; and an
+//! ERROR does not say what it answers. So that none is taken for the answer of a later request, an
+//! ECHO_REQ of the router's own stands between them on the way: a *fence*. An ERROR in front of its
+//! answer is of a request that has no other. Whatever the client is answered, but for a grab, waits for
+//! fences on all ways: so ECHO_RES still says that all before it was done.
+//!
+//! **Sleep.** A worker sleeps at several shards at once. The first NOOP wakes it. Shards that it does not
+//! ask then go on as if it slept: their NOOPs are dropped, or wake its next sleep, in vain at worst. A
+//! way that is lost under a sleeping worker is a NOOP too: its next grab opens the way again.
+//!
+//! **The draft** is refused, in its own words: it has other states than the published protocol (one job
+//! at a time, reports without handles), and would need a router of its own.
+
+mod channel;
+mod introduction;
+mod owed;
+mod round;
+mod route;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use spindle_engine::door::{ConnectionId, Door, Mailbox, Peer, Session, Unread};
+use spindle_gearman::refuse_unread;
+use spindle_gearman::wire::Limits;
+
+use crate::{Network, Placement, Wake};
+use session::GearmanRouterSession;
+
+/// The door's name, here and at the shards.
+const NAME: &str = "gearman";
+
+/// Options of the Gearman door of a cluster with shards. Who may come in, how handles look and what
+/// `version` says is decided at the shards.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GearmanOptions {
+    /// What clients and workers may send: the same as at the shards.
+    pub limits: Limits,
+}
+
+/// Gearman's protocol over shards.
+pub struct GearmanRouter {
+    network: Arc<dyn Network>,
+    placement: Placement,
+    options: GearmanOptions,
+}
+
+impl GearmanRouter {
+    /// A router to the shards of this placement.
+    #[must_use]
+    pub fn new(
+        network: Arc<dyn Network>,
+        placement: Placement,
+        options: GearmanOptions,
+    ) -> GearmanRouter {
+        GearmanRouter { network, placement, options }
+    }
+}
+
+impl Door for GearmanRouter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn open(
+        &self,
+        connection: ConnectionId,
+        peer: &Peer,
+        mailbox: &Arc<dyn Mailbox>,
+    ) -> Box<dyn Session> {
+        let ways = self.network.ways(NAME, peer, Wake::new(connection, mailbox));
+        Box::new(GearmanRouterSession::new(self.placement, self.options.limits, ways))
+    }
+
+    fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
+        refuse_unread(why, first, out);
+    }
+}

@@ -1,5 +1,5 @@
-//! The client's half of Gearman's wire formats, for `spindle demo`, tests and load tools: requests to
-//! bytes, a server's bytes to answers, and a blocking [`Connection`] of both.
+//! The client's half of Gearman's wire formats, for `spindle demo`, routers between shards, tests and
+//! load tools: requests to bytes, a server's bytes to answers, and a blocking [`Connection`] of both.
 //!
 //! The door has only the server's half. The packets and their fields are the door's own types; the
 //! frames are written and read here once more, so that a fault in the door's frames shows.
@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 pub use connection::Connection;
 pub use draft::decode_reply;
-pub use response::{ResponseError, decode_response};
+pub use response::{ResponseError, decode_response, take_response};
 
 /// What a client or worker sends.
 pub trait Encode {

@@ -78,20 +78,25 @@ impl Door for GearmanDoor {
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {
-        let text = why.text();
-        let code = match why {
-            Unread::Plain => "TLS_REQUIRED",
-            Unread::TooMuch => "SERVER_ERROR",
-        };
-        match Protocol::of(first) {
-            Some(Protocol::Stranger) => {}
-            Some(Protocol::Draft) => {
-                let text = Bytes::from_static(text.as_bytes());
-                Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
-            }
-            // A binary packet begins with a zero, a text command with a letter.
-            _ if first.first() == Some(&0) => Response::Error { code, text }.encode(out),
-            _ => out.put_slice(format!("ERR {code} {}\r\n", text.replace(' ', "+")).as_bytes()),
+        refuse_unread(why, first, out);
+    }
+}
+
+/// Appends the error that a client of this door gets whose request is not read (see [`Door::refuse`]).
+pub fn refuse_unread(why: Unread, first: &[u8], out: &mut BytesMut) {
+    let text = why.text();
+    let code = match why {
+        Unread::Plain => "TLS_REQUIRED",
+        Unread::TooMuch => "SERVER_ERROR",
+    };
+    match Protocol::of(first) {
+        Some(Protocol::Stranger) => {}
+        Some(Protocol::Draft) => {
+            let text = Bytes::from_static(text.as_bytes());
+            Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
         }
+        // A binary packet begins with a zero, a text command with a letter.
+        _ if first.first() == Some(&0) => Response::Error { code, text }.encode(out),
+        _ => out.put_slice(format!("ERR {code} {}\r\n", text.replace(' ', "+")).as_bytes()),
     }
 }

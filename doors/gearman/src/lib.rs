@@ -20,6 +20,6 @@ mod session;
 mod shared;
 mod shown_command;
 
-pub use door::{GearmanDoor, Options};
+pub use door::{GearmanDoor, Options, refuse_unread};
 pub use policy::policies;
 pub use session::GearmanSession;

@@ -46,17 +46,14 @@ use crate::needs::{About, needs};
 use crate::shared::{Common, authorize_job, is_full};
 use crate::shown_command::{described, outcome};
 use crate::wire::{
-    AdminError, Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, JobStatus, Request, Response,
-    WireError,
+    AdminError, CLIENT_ID_BYTES_MAX, Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, JobStatus,
+    Request, Response, WireError,
 };
 use abilities::Abilities;
 use admin::{STEPS_PER_TURN, Walk, no_room};
 use naming::unique_prefix;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
-
-/// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
-const CLIENT_ID_BYTES_MAX: usize = 127;
 
 /// One connection of this door.
 pub struct GearmanSession {

@@ -35,6 +35,20 @@ pub fn decode_response(
     input: &mut BytesMut,
     packet_bytes_max: usize,
 ) -> Result<Option<Response>, ResponseError> {
+    let Some((kind, packet)) = take_response(input, packet_bytes_max)? else { return Ok(None) };
+    read(kind, packet.slice(HEADER_BYTES..)).map(Some)
+}
+
+/// The same, as it came: the packet's type, and all its bytes, the header included. What its
+/// arguments are is not looked at.
+///
+/// # Errors
+///
+/// A [`ResponseError`] when the server does not keep to the protocol.
+pub fn take_response(
+    input: &mut BytesMut,
+    packet_bytes_max: usize,
+) -> Result<Option<(PacketType, Bytes)>, ResponseError> {
     if !MAGIC.iter().zip(&input[..]).all(|(expected, byte)| expected == byte) {
         return Err(ResponseError::WrongMagic);
     }
@@ -48,8 +62,7 @@ pub fn decode_response(
     if input.len() - HEADER_BYTES < bytes {
         return Ok(None);
     }
-    input.advance(HEADER_BYTES);
-    read(kind, input.split_to(bytes).freeze()).map(Some)
+    Ok(Some((kind, input.split_to(HEADER_BYTES + bytes).freeze())))
 }
 
 /// Takes what stands before the next NUL, and the NUL.

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 
 use super::copy_name;
-
-/// Functions one worker can do at once: as many as a lease may name.
-const ABILITIES_MAX: usize = 1024;
+use crate::wire::ABILITIES_MAX;
 
 /// What a worker can do. A name costs the same however many there are.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use super::packet::{REQUEST_MAGIC, RESPONSE_MAGIC, read_header, starts_like, take_data};
+use super::packet::{REQUEST_MAGIC, RESPONSE_MAGIC, read_header, starts_like, take_packet};
 use super::{
     AdminCommand, AdminError, FUNCTION_BYTES_MAX, GrabKind, HANDLE_BYTES_MAX, HEADER_BYTES,
     PacketType, Priority, Request, Schedule, Submit, SubmitKind, UNIQUE_BYTES_MAX, WireError,
@@ -105,19 +105,48 @@ impl Decoder {
     /// A [`WireError`]: send its [`WireError::reply`] if it has one. After one that
     /// [`WireError::closes`] every further call says [`WireError::Closed`].
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Incoming>, WireError> {
+        let mut whole = None;
+        self.decode_to(input, &mut whole)
+    }
+
+    /// The same, with the bytes that it was: header and line end included, for whoever passes them
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Decoder::decode`].
+    pub fn decode_whole(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<(Incoming, Bytes)>, WireError> {
+        let mut whole = Some(Bytes::new());
+        let incoming = self.decode_to(input, &mut whole)?;
+        Ok(incoming.map(|incoming| (incoming, whole.unwrap_or_default())))
+    }
+
+    /// Keeps the bytes if `whole` is there for them.
+    fn decode_to(
+        &mut self,
+        input: &mut BytesMut,
+        whole: &mut Option<Bytes>,
+    ) -> Result<Option<Incoming>, WireError> {
         if self.is_closed {
             return Err(WireError::Closed);
         }
         let outcome = match input.first() {
             None => return Ok(None),
-            Some(0) => self.decode_packet(input),
-            Some(_) => self.decode_line(input),
+            Some(0) => self.decode_packet(input, whole),
+            Some(_) => self.decode_line(input, whole),
         };
         self.is_closed = outcome.as_ref().is_err_and(|error| error.closes());
         outcome
     }
 
-    fn decode_packet(&self, input: &mut BytesMut) -> Result<Option<Incoming>, WireError> {
+    fn decode_packet(
+        &self,
+        input: &mut BytesMut,
+        whole: &mut Option<Bytes>,
+    ) -> Result<Option<Incoming>, WireError> {
         let is_request = starts_like(input, &REQUEST_MAGIC);
         if !is_request && !starts_like(input, &RESPONSE_MAGIC) {
             return Err(WireError::WrongMagic);
@@ -131,14 +160,20 @@ impl Decoder {
         if bytes > self.limits.packet_bytes_max {
             return Err(WireError::PacketTooLong { bytes: length });
         }
-        let Some(data) = take_data(input, bytes) else { return Ok(None) };
+        let Some(mut data) = take_packet(input, bytes) else { return Ok(None) };
+        keep(&data, whole);
+        data.advance(HEADER_BYTES);
         match kind {
             Some(kind) if is_request => read(kind, data).map(|it| Some(Incoming::Request(it))),
             _ => Err(WireError::ResponseMagic),
         }
     }
 
-    fn decode_line(&mut self, input: &mut BytesMut) -> Result<Option<Incoming>, WireError> {
+    fn decode_line(
+        &mut self,
+        input: &mut BytesMut,
+        whole: &mut Option<Bytes>,
+    ) -> Result<Option<Incoming>, WireError> {
         let unsearched = input.get(self.searched..).unwrap_or_default();
         let Some(at) = memchr(b'\n', unsearched) else {
             // A line of the longest length may still lack its LF.
@@ -154,11 +189,18 @@ impl Decoder {
             return Err(WireError::LineTooLong);
         }
         let mut line = input.split_to(bytes).freeze();
+        keep(&line, whole);
         line.truncate(bytes - 1);
         if line.last() == Some(&b'\r') {
             line.truncate(bytes - 2);
         }
         Ok(Some(Incoming::Admin(AdminCommand::parse(&line))))
+    }
+}
+
+fn keep(bytes: &Bytes, whole: &mut Option<Bytes>) {
+    if let Some(whole) = whole {
+        whole.clone_from(bytes);
     }
 }
 

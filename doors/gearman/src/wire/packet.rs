@@ -15,6 +15,12 @@ pub const UNIQUE_BYTES_MAX: usize = 64;
 /// clients keep them in this many bytes with a NUL at the end.
 pub const HANDLE_BYTES_MAX: usize = 64;
 
+/// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
+pub const CLIENT_ID_BYTES_MAX: usize = 127;
+
+/// Functions one worker can do at once: as many as a lease may name.
+pub const ABILITIES_MAX: usize = 1024;
+
 /// The first four bytes of what a client or worker sends.
 pub(super) const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
 
@@ -154,12 +160,11 @@ pub(super) fn read_header(input: &[u8]) -> Option<(u32, u32)> {
     Some((header.get_u32(), header.get_u32()))
 }
 
-/// Takes a packet with this much data off the input and returns the data. `None` while more bytes
+/// Takes a packet with this much data off the input, its header included. `None` while more bytes
 /// are needed.
-pub(super) fn take_data(input: &mut BytesMut, bytes: usize) -> Option<Bytes> {
+pub(super) fn take_packet(input: &mut BytesMut, bytes: usize) -> Option<Bytes> {
     if input.len() - HEADER_BYTES < bytes {
         return None;
     }
-    input.advance(HEADER_BYTES);
-    Some(input.split_to(bytes).freeze())
+    Some(input.split_to(HEADER_BYTES + bytes).freeze())
 }

@@ -1,0 +1,216 @@
+//! What the client has said of itself, which each way that is opened begins with.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::{Bytes, BytesMut};
+use spindle_gearman::client::Encode;
+use spindle_gearman::wire::{ABILITIES_MAX, CLIENT_ID_BYTES_MAX, Request};
+
+use crate::{Placement, Shard};
+
+/// What the client has said of itself. It holds a token: it is not for logs.
+#[derive(Default)]
+pub(super) struct Introduction {
+    /// The line with its token.
+    auth: Option<Bytes>,
+    /// What it calls itself.
+    id: Option<Bytes>,
+    pub wants_exceptions: bool,
+    /// What a worker can do, by shard, in the order it was said.
+    abilities: BTreeMap<Shard, BTreeMap<u64, Ability>>,
+    places: HashMap<Bytes, (Shard, u64)>,
+    next_place: u64,
+}
+
+struct Ability {
+    name: Bytes,
+    timeout_ms: Option<u64>,
+}
+
+/// What a way begins with.
+pub(super) struct Opening {
+    pub bytes: BytesMut,
+    /// How many answers come of it, which the client has already got.
+    pub answers: usize,
+    /// It has requests that have no answer, or an ERROR.
+    pub is_unsettled: bool,
+}
+
+/// A worker can do as much as it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TooMany;
+
+impl Introduction {
+    /// The client has presented a token, in place of the one before.
+    pub fn set_auth(&mut self, line: &Bytes) {
+        self.auth = Some(Bytes::copy_from_slice(line));
+    }
+
+    /// The client has said what it calls itself. Returns the packet, without what no door keeps.
+    pub fn set_id(&mut self, id: &Bytes) -> Bytes {
+        let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(id);
+        let kept = Bytes::copy_from_slice(kept);
+        self.id = Some(kept.clone());
+        encoded(&Request::SetClientId { id: kept })
+    }
+
+    /// The worker can do a function, which is on this shard.
+    ///
+    /// # Errors
+    ///
+    /// It can do as much as it may.
+    pub fn add(
+        &mut self,
+        shard: Shard,
+        function: &Bytes,
+        timeout_ms: Option<u64>,
+    ) -> Result<(), TooMany> {
+        let (_, place) = match self.places.get(function) {
+            Some(known) => *known,
+            None if self.places.len() >= ABILITIES_MAX => return Err(TooMany),
+            None => (shard, self.next_place),
+        };
+        let name = Bytes::copy_from_slice(function);
+        let ability = Ability { name: name.clone(), timeout_ms };
+        self.abilities.entry(shard).or_default().insert(place, ability);
+        if self.places.insert(name, (shard, place)).is_none() {
+            self.next_place += 1;
+        }
+        Ok(())
+    }
+
+    pub fn remove(&mut self, function: &[u8]) {
+        let Some((shard, place)) = self.places.remove(function) else { return };
+        if let Some(abilities) = self.abilities.get_mut(&shard) {
+            abilities.remove(&place);
+            if abilities.is_empty() {
+                self.abilities.remove(&shard);
+            }
+        }
+    }
+
+    pub fn reset(&mut self) {
+        self.abilities.clear();
+        self.places.clear();
+    }
+
+    /// Shards with functions that the worker can do; the first one if it can do none: that shard's door
+    /// says what one hears then.
+    pub fn shards(&self) -> Vec<Shard> {
+        let shards: Vec<Shard> = self.abilities.keys().copied().collect();
+        if shards.is_empty() { vec![Shard::FIRST] } else { shards }
+    }
+
+    /// Whether the worker can do functions of this shard.
+    pub fn is_able_at(&self, shard: Shard) -> bool {
+        self.abilities.contains_key(&shard)
+    }
+
+    /// What a way to this shard begins with.
+    pub fn opening(&self, shard: Shard) -> Opening {
+        let mut opening = Opening { bytes: BytesMut::new(), answers: 0, is_unsettled: false };
+        let bytes = &mut opening.bytes;
+        if let Some(line) = &self.auth {
+            bytes.extend_from_slice(line);
+            opening.answers += 1;
+        }
+        if let Some(id) = &self.id {
+            Request::SetClientId { id: id.clone() }.encode(bytes);
+        }
+        if self.wants_exceptions {
+            exceptions_option().encode(bytes);
+            opening.answers += 1;
+        }
+        for ability in self.abilities.get(&shard).into_iter().flat_map(BTreeMap::values) {
+            let function = ability.name.clone();
+            match ability.timeout_ms {
+                None => Request::CanDo { function }.encode(bytes),
+                Some(timeout_ms) => Request::CanDoTimeout { function, timeout_ms }.encode(bytes),
+            }
+            opening.is_unsettled = true;
+        }
+        opening
+    }
+}
+
+/// What switches exceptions on.
+pub(super) fn exceptions_option() -> Request {
+    Request::Option { name: Bytes::from_static(b"exceptions") }
+}
+
+/// A request as clients send it.
+pub(super) fn encoded(request: &Request) -> Bytes {
+    let mut bytes = BytesMut::new();
+    request.encode(&mut bytes);
+    bytes.freeze()
+}
+
+/// Where jobs with this handle are; the first shard for those that are nowhere: its door says so.
+pub(super) fn shard_of_handle(placement: Placement, handle: &[u8]) -> Shard {
+    let id = spindle_core::address::from_gearman_handle(handle);
+    let shard = id.map(Shard::of_job).filter(|shard| placement.has(*shard));
+    shard.unwrap_or(Shard::FIRST)
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_core::job::JOB_ID_SEQUENCE_END;
+
+    use super::*;
+
+    fn name(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn a_way_begins_with_what_the_client_has_said_as_far_as_it_concerns_the_shard() {
+        let mut said = Introduction::default();
+        assert_eq!(said.shards(), [Shard::FIRST]);
+        said.add(Shard(2), &name("b"), None).unwrap();
+        said.add(Shard(1), &name("other"), None).unwrap();
+        said.add(Shard(2), &name("a"), Some(5000)).unwrap();
+        said.add(Shard(2), &name("b"), Some(0)).unwrap();
+        said.add(Shard(2), &name("gone"), None).unwrap();
+        said.remove(b"gone");
+        said.wants_exceptions = true;
+        said.set_auth(&name("auth secret\n"));
+        said.set_id(&Bytes::from(vec![b'x'; 200]));
+        assert_eq!(said.shards(), [Shard(1), Shard(2)]);
+        let opening = said.opening(Shard(2));
+        assert_eq!((opening.answers, opening.is_unsettled), (2, true));
+        let mut expected = BytesMut::from("auth secret\n");
+        Request::SetClientId { id: vec![b'x'; 127].into() }.encode(&mut expected);
+        exceptions_option().encode(&mut expected);
+        Request::CanDoTimeout { function: name("b"), timeout_ms: 0 }.encode(&mut expected);
+        Request::CanDoTimeout { function: name("a"), timeout_ms: 5000 }.encode(&mut expected);
+        assert_eq!(opening.bytes, expected);
+        said.remove(b"other");
+        assert!(!said.is_able_at(Shard(1)));
+        said.reset();
+        assert_eq!(said.shards(), [Shard::FIRST]);
+        assert!(!said.opening(Shard(2)).is_unsettled);
+    }
+
+    #[test]
+    fn a_worker_can_do_as_much_as_at_one_server() {
+        let mut said = Introduction::default();
+        let name = |number: usize| Bytes::from(number.to_string());
+        for number in 0..ABILITIES_MAX {
+            said.add(Shard((number % 3) as u8), &name(number), None).unwrap();
+        }
+        assert_eq!(said.add(Shard(0), &name(ABILITIES_MAX), None), Err(TooMany));
+        assert_eq!(said.add(Shard(1), &name(1), Some(1)), Ok(()));
+        said.remove(b"1");
+        assert_eq!(said.add(Shard(0), &name(ABILITIES_MAX), None), Ok(()));
+    }
+
+    #[test]
+    fn a_handle_says_its_shard_and_one_of_nowhere_is_for_the_first() {
+        let placement = Placement::over(3);
+        let at = |number: u64| shard_of_handle(placement, format!("H:host:{number}").as_bytes());
+        assert_eq!(at(7), Shard(0));
+        assert_eq!(at(2 * JOB_ID_SEQUENCE_END + 7), Shard(2));
+        assert_eq!(at(3 * JOB_ID_SEQUENCE_END + 7), Shard(0));
+        assert_eq!(shard_of_handle(placement, b"nonsense"), Shard(0));
+    }
+}

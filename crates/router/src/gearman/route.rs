@@ -1,0 +1,195 @@
+//! Where each request goes.
+
+use bytes::Bytes;
+use spindle_core::address::from_gearman_handle;
+use spindle_gearman::wire::draft::{ErrorCode, Reply};
+use spindle_gearman::wire::{AdminCommand, ErrorReply, Incoming, Request, Response};
+
+use super::channel::Awaited;
+use super::introduction::{encoded, exceptions_option, shard_of_handle};
+use super::round::{Kind, Round, in_turn};
+use super::session::GearmanRouterSession;
+use crate::Shard;
+
+/// What clients of the draft read.
+const DRAFT_REFUSED: &str =
+    "a cluster with shards does not speak the draft: use the published protocol";
+
+impl GearmanRouterSession {
+    /// Passes on what came. `whole` are its bytes.
+    pub(super) fn route(&mut self, incoming: Incoming, whole: Bytes) {
+        match incoming {
+            Incoming::Request(request) => self.route_request(request, whole),
+            Incoming::Admin(Ok(command)) => self.route_command(command, whole),
+            Incoming::Admin(Err(error)) => self.owe_ready(|out| error.encode(out)),
+        }
+    }
+
+    fn route_request(&mut self, request: Request, whole: Bytes) {
+        match request {
+            Request::Submit(submit) => {
+                let shard = self.placement.of(&submit.function);
+                self.ask(shard, whole, submit.is_foreground());
+            }
+            Request::CanDo { function } => self.can_do(&function, None, whole),
+            Request::CanDoTimeout { function, timeout_ms } => {
+                self.can_do(&function, Some(timeout_ms), whole);
+            }
+            Request::CantDo { function } => {
+                self.introduction.remove(&function);
+                let shard = self.placement.of(&function);
+                if self.channels.contains_key(&shard) {
+                    self.send(shard, whole);
+                }
+            }
+            Request::ResetAbilities => {
+                self.introduction.reset();
+                self.send_to_open(&whole, None);
+            }
+            Request::PreSleep => self.pre_sleep(&whole),
+            Request::Grab(_) => {
+                self.sleeps = false;
+                let shards = in_turn(self.introduction.shards(), self.last_job_from);
+                self.round = Some(Round::new(Kind::Grab, whole, shards));
+            }
+            Request::AllYours => {}
+            Request::WorkStatus { handle, .. }
+            | Request::WorkData { handle, .. }
+            | Request::WorkWarning { handle, .. } => self.report(&handle, whole),
+            Request::WorkComplete { handle, .. }
+            | Request::WorkFail { handle }
+            | Request::WorkException { handle, .. } => self.finish(&handle, whole),
+            Request::GetStatus { handle } => {
+                self.ask(shard_of_handle(self.placement, &handle), whole, false);
+            }
+            Request::GetStatusUnique { .. } => self.ask_all(Kind::Unique, whole),
+            Request::Echo { data } => {
+                self.owe_ready(|out| Response::Echo { data: &data[..] }.encode(out));
+            }
+            Request::SetClientId { id } => {
+                let packet = self.introduction.set_id(&id);
+                self.send_to_open(&packet, None);
+            }
+            Request::Option { name } => self.set_option(&name, whole),
+        }
+    }
+
+    fn route_command(&mut self, command: AdminCommand, whole: Bytes) {
+        match command {
+            AdminCommand::Status
+            | AdminCommand::PriorityStatus
+            | AdminCommand::Workers
+            | AdminCommand::ShowJobs
+            | AdminCommand::ShowUniqueJobs => self.ask_all(Kind::List, whole),
+            AdminCommand::Version | AdminCommand::Getpid | AdminCommand::Verbose => {
+                self.ask(Shard::FIRST, whole, false);
+            }
+            AdminCommand::CancelJob { handle } => {
+                self.ask(shard_of_handle(self.placement, &handle), whole, false);
+            }
+            AdminCommand::CreateFunction { name }
+            | AdminCommand::DropFunction { name }
+            | AdminCommand::MaxQueue { function: name, .. } => {
+                self.ask(self.placement.of(&name), whole, false);
+            }
+            AdminCommand::Auth { .. } => {
+                self.present(&whole, whole.clone());
+                self.introduction.set_auth(&whole);
+            }
+        }
+    }
+
+    // ---- what a client says of itself ----
+
+    /// Asks one shard, and lets the others hear it too: the client gets one answer.
+    fn present(&mut self, to_others: &Bytes, request: Bytes) {
+        let asked = self.channels.keys().next().copied().unwrap_or(Shard::FIRST);
+        self.ask(asked, request, false);
+        self.send_to_open(to_others, Some(asked));
+    }
+
+    /// Sends something on all ways that are open; with a shard that is asked, on all others, whose
+    /// answers are dropped.
+    fn send_to_open(&mut self, request: &Bytes, asked: Option<Shard>) {
+        let shards: Vec<Shard> = self.channels.keys().copied().collect();
+        for shard in shards.into_iter().filter(|shard| Some(*shard) != asked) {
+            self.send(shard, request.clone());
+            if asked.is_some() {
+                self.channel(shard).awaited.push_back(Awaited::Dropped);
+            }
+        }
+    }
+
+    fn set_option(&mut self, name: &Bytes, whole: Bytes) {
+        if Request::is_exceptions_option(name) {
+            self.present(&encoded(&exceptions_option()), whole);
+            self.introduction.wants_exceptions = true;
+        } else {
+            let asked = self.channels.keys().next().copied().unwrap_or(Shard::FIRST);
+            self.ask(asked, whole, false);
+        }
+    }
+
+    // ---- workers ----
+
+    fn can_do(&mut self, function: &Bytes, timeout_ms: Option<u64>, whole: Bytes) {
+        let shard = self.placement.of(function);
+        // Before it is added: a way that is opened begins with what was said before.
+        self.channel(shard);
+        if self.introduction.add(shard, function, timeout_ms).is_err() {
+            return self.owe_ready(|out| ErrorReply::TooMany.encode(out));
+        }
+        self.send_unanswered(shard, whole);
+        if self.sleeps && !self.channel(shard).is_asleep {
+            self.lull(shard, encoded(&Request::PreSleep));
+        }
+    }
+
+    fn pre_sleep(&mut self, whole: &Bytes) {
+        self.sleeps = true;
+        for shard in self.introduction.shards() {
+            self.lull(shard, whole.clone());
+        }
+    }
+
+    /// Lets a shard wake the worker.
+    fn lull(&mut self, shard: Shard, pre_sleep: Bytes) {
+        self.send_unanswered(shard, pre_sleep);
+        self.channel(shard).is_asleep = true;
+    }
+
+    fn report(&mut self, handle: &[u8], whole: Bytes) {
+        self.send_unanswered(shard_of_handle(self.placement, handle), whole);
+    }
+
+    fn finish(&mut self, handle: &[u8], whole: Bytes) {
+        let shard = shard_of_handle(self.placement, handle);
+        self.send_unanswered(shard, whole);
+        let id = from_gearman_handle(handle);
+        if id.is_some_and(|id| self.channel(shard).grabbed.remove(&id)) {
+            // Until it is back, a lost way may have lost the result: the worker hears of it.
+            self.fence(shard);
+        }
+    }
+
+    /// Sends what has no answer, or an ERROR.
+    fn send_unanswered(&mut self, shard: Shard, request: Bytes) {
+        self.send(shard, request);
+        self.channel(shard).is_unsettled = true;
+    }
+
+    // ---- all shards ----
+
+    fn ask_all(&mut self, kind: Kind, whole: Bytes) {
+        self.fence_all();
+        self.round = Some(Round::new(kind, whole, self.placement.shards()));
+    }
+
+    pub(super) fn refuse_draft(&mut self) {
+        self.owe_ready(|out| {
+            let text = Bytes::from_static(DRAFT_REFUSED.as_bytes());
+            Reply::Error { code: ErrorCode::Refused.to_byte(), text }.encode(out);
+        });
+        self.owe_end();
+    }
+}
