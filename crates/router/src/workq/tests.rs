@@ -74,7 +74,7 @@ impl Scene {
         let ways = PlayedWays::default();
         let placement = Placement::over(SHARDS);
         let (limits, connection) = (Limits::default(), ConnectionId(1));
-        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits, connection);
+        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits);
         Scene { ways, session, input: BytesMut::new(), out: Outbox::default() }
     }
 
