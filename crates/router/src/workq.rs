@@ -66,7 +66,7 @@ impl Door for WorkqRouter {
     ) -> Box<dyn Session> {
         let wake = Wake::new(connection, mailbox);
         let ways = self.network.ways(self.name(), peer, wake);
-        Box::new(WorkqSession::new(ways, self.placement, self.limits, connection))
+        Box::new(WorkqSession::new(ways, self.placement, self.limits))
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {

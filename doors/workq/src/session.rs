@@ -113,8 +113,9 @@ impl WorkqSession {
         }
     }
 
-    /// Handles complete requests until one waits, the outbox is full, or the input is used up.
-    fn work(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
+    /// Handles complete requests until one waits, the outbox is full, or the input is used up. `is_all`:
+    /// the client sends no more than this.
+    fn work(&mut self, input: &mut BytesMut, is_all: bool, out: &mut Outbox) -> Flow {
         loop {
             if !input.is_empty() {
                 self.end_offer(out);
@@ -126,11 +127,8 @@ impl WorkqSession {
             if out.pending_bytes() > most {
                 return Flow::Continue;
             }
-            let decoded = if self.ended {
-                self.decoder.decode_at_eof(input)
-            } else {
-                self.decoder.decode(input)
-            };
+            let decoded =
+                if is_all { self.decoder.decode_at_eof(input) } else { self.decoder.decode(input) };
             match decoded {
                 Ok(Some(request)) => {
                     let taken = if let Request::Take { id } = request { Some(id) } else { None };
@@ -464,7 +462,8 @@ impl WorkqSession {
 
 impl Session for WorkqSession {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        self.work(input, out)
+        // When the client has closed its side, this may still be a part of what it has sent before.
+        self.work(input, false, out)
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Gated<Answer>, out: &mut Outbox) -> Flow {
@@ -518,7 +517,7 @@ impl Session for WorkqSession {
             self.log.end(|| "timeout");
         }
         // A busy log or a full outbox only delays what is left.
-        self.work(input, out)
+        self.work(input, true, out)
     }
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {

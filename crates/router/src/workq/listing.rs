@@ -30,8 +30,6 @@ pub(super) struct Listing {
     skip: u64,
     /// None: this is the page itself.
     stride: Option<u64>,
-    /// No shard has more left.
-    stride_max: u64,
     left: usize,
     heard: BTreeMap<Shard, Vec<QueueInfo>>,
 }
@@ -45,8 +43,7 @@ impl Listing {
         });
         let skip = u64::from(cursor_offset) - at.offset;
         let heard = BTreeMap::new();
-        let mut listing =
-            Listing { limit, at, skip, stride: None, stride_max: u64::MAX, left: 0, heard };
+        let mut listing = Listing { limit, at, skip, stride: None, left: 0, heard };
         listing.ask(shards);
         listing
     }
@@ -69,10 +66,7 @@ impl Listing {
             None => Some(self.page(shards)),
             Some(stride) => {
                 if !self.pass_over(stride) {
-                    self.stride_max = stride / 2;
-                }
-                if self.stride_max == 0 {
-                    // The whole list is shorter.
+                    // No shard has its share left: the whole list is shorter.
                     return Some(written(&[]));
                 }
                 self.ask(shards);
@@ -85,7 +79,7 @@ impl Listing {
     fn ask(&mut self, shards: &mut Shards) {
         let count = self.at.passed.len() as u64;
         let even = (self.skip / count.max(1)).max(1);
-        self.stride = (self.skip > 0).then(|| even.min(self.stride_max));
+        self.stride = (self.skip > 0).then_some(even);
         self.heard.clear();
         self.left = self.at.passed.len();
         for (shard, passed) in &self.at.passed {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
-use spindle_engine::door::{ConnectionId, Flow, LeaseRef, Outbox, Session, Ticket};
+use spindle_engine::door::{Flow, LeaseRef, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gated};
 use spindle_workq::wire::{Decoder, ErrorText, Limits, Reject, Request, encode};
 
@@ -42,12 +42,7 @@ enum Stage {
 }
 
 impl WorkqSession {
-    pub(super) fn new(
-        ways: Box<dyn Ways>,
-        placement: Placement,
-        limits: Limits,
-        connection: ConnectionId,
-    ) -> WorkqSession {
+    pub(super) fn new(ways: Box<dyn Ways>, placement: Placement, limits: Limits) -> WorkqSession {
         let shards = Shards {
             lines: Lines::new(ways),
             known: Known::default(),

@@ -74,7 +74,7 @@ impl Scene {
         let ways = PlayedWays::default();
         let placement = Placement::over(SHARDS);
         let (limits, connection) = (Limits::default(), ConnectionId(1));
-        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits, connection);
+        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits);
         Scene { ways, session, input: BytesMut::new(), out: Outbox::default() }
     }
 
@@ -458,6 +458,7 @@ fn of_a_job_that_may_be_anywhere_the_shard_that_has_it_answers() {
         ([missing, failed, "-TIMEOUT\r\n"], "-TIMEOUT\r\n"),
         ([missing, failed, missing], failed),
         (["-CLIENT-ERROR 0\r\n", "-CLIENT-ERROR 1\r\n", missing], "-CLIENT-ERROR 0\r\n"),
+        (["-CLIENT-ERROR x\r\n", "-TIMEOUT\r\n", missing], "-CLIENT-ERROR x\r\n"),
         ([missing; 3], missing),
     ] {
         let mut scene = Scene::new();
@@ -525,4 +526,63 @@ fn offers_are_for_routers_only() {
     let all = format!("offer q 0\r\ntake {}\r\npass\r\n", id(1));
     assert_eq!(scene.send(&all), Flow::Continue);
     assert_eq!(scene.heard(), "-CLIENT-ERROR Unknown command\r\n".repeat(3));
+}
+
+#[test]
+fn the_shard_that_is_asked_first_is_drawn_by_lot() {
+    let mut scene = Scene::new();
+    let mut first = [0; 2];
+    for _ in 0..64 {
+        scene.send(&lease(&[0, 1], 0));
+        let shard = u8::from(scene.sent(0).is_empty());
+        first[usize::from(shard)] += 1;
+        scene.reply(shard, &leased(1, shard));
+        let _ = scene.sent(1);
+    }
+    assert!(first.iter().all(|count| *count > 8), "{first:?}");
+}
+
+#[test]
+fn a_client_that_sends_no_more_is_not_offered_anything() {
+    let mut scene = Scene::new();
+    scene.send(&lease(&[0, 1], 60_000));
+    let first = u8::from(scene.sent(0).is_empty());
+    assert_eq!(scene.end(), Flow::Wait);
+    scene.reply(first, "-TIMEOUT\r\n");
+    assert_eq!(scene.reply(1 - first, "-TIMEOUT\r\n"), Flow::Continue);
+    assert_eq!(scene.heard(), "-TIMEOUT\r\n");
+}
+
+#[test]
+fn where_a_job_was_added_or_leased_is_remembered() {
+    let mut scene = Scene::new();
+    let asked = |scene: &mut Scene, number| {
+        scene.send(&format!("delete {}\r\n", id(number)));
+        let asked = [0, 1, 2].map(|shard| !scene.sent(shard).is_empty());
+        (0..SHARDS).filter(|shard| asked[usize::from(*shard)]).for_each(|shard| {
+            scene.reply(shard, "+OK\r\n");
+        });
+        asked
+    };
+    scene.send(&(add(1, 2) + &add(2, 1)));
+    scene.replies(&[(2, "+OK\r\n"), (1, "-CLIENT-ERROR Invalid Time\r\n")]);
+    let _ = [0, 1, 2].map(|shard| scene.sent(shard));
+    assert_eq!(asked(&mut scene, 1), [false, false, true]);
+    // That one may be anywhere.
+    assert_eq!(asked(&mut scene, 2), [true; 3]);
+    scene.send(&lease(&[1], 0));
+    scene.reply(1, &leased(3, 1));
+    let _ = scene.sent(1);
+    assert_eq!(asked(&mut scene, 3), [false, true, false]);
+}
+
+#[test]
+fn nobody_waits_on_for_a_result_that_is_there() {
+    let mut scene = Scene::new();
+    scene.send(&format!("result {} 60000\r\n", id(1)));
+    let result = format!("+OK 1\r\n{} 1 0\r\n\r\n", id(1));
+    assert_eq!(scene.replies(&[(0, "-NOT-FOUND\r\n"), (1, &result)]), Flow::Wait);
+    assert_eq!((scene.heard(), &scene.ways.0.lock().finished[..]), (result, &[Shard(2)][..]));
+    scene.reply(2, "-TIMEOUT\r\n");
+    assert_eq!((scene.lose(2), scene.heard().as_str()), (Flow::Continue, ""));
 }

@@ -14,6 +14,7 @@ use spindle_http::{
 };
 use spindle_limits::Places;
 use spindle_net::{BindError, BoundDoor, Limits, NetConfig, Server, ServerHandle};
+use spindle_router::gearman::{GearmanOptions, GearmanRouter};
 use spindle_router::{
     Network, NoLog, Placement, Reach, Sockets, http::HttpRouter, workq::WorkqRouter,
 };
@@ -92,6 +93,11 @@ fn lines(
     if let Some(addr) = config.workq {
         let limits = spindle_workq::wire::Limits::default();
         let router = WorkqRouter::new(Arc::clone(network), placement, limits);
+        doors.push((Arc::new(router), addr));
+    }
+    if let Some(addr) = config.gearman {
+        let options = GearmanOptions::default();
+        let router = GearmanRouter::new(Arc::clone(network), placement, options);
         doors.push((Arc::new(router), addr));
     }
     let bind = |(door, addr): (Arc<dyn Door>, SocketAddr)| {

@@ -4,7 +4,7 @@ mod shards;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 use spindle_log::SharedLog;
@@ -13,6 +13,7 @@ use spindle_testkit::{PATIENCE, free_address, wait_until};
 
 use super::*;
 use crate::config::{SettingFlags, resolve};
+use crate::signals::Ending;
 
 struct Server {
     name: &'static str,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spindle_testkit::wait_until;
 
-use crate::harness::{Cluster, ask};
+use crate::harness::{Cluster, Node, ask};
 
 /// A client waits so long after it was turned away.
 const A_MOMENT: Duration = Duration::from_millis(20);
@@ -30,22 +30,28 @@ pub struct Load {
     submits: Arc<AtomicBool>,
     works: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    queues: &'static [&'static str],
 }
 
 impl Load {
     pub fn start<S>(cluster: &Cluster<S>) -> Load {
+        Load::start_in(cluster, &["load"])
+    }
+
+    /// Clients of these queues, each of which works on all of them.
+    pub fn start_in<S>(cluster: &Cluster<S>, queues: &'static [&'static str]) -> Load {
         let book = Arc::<Mutex<Book>>::default();
         let [submits, works] = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
         let mut threads = Vec::new();
         for node in &cluster.nodes {
             let (address, its, goes_on) = (node.http.clone(), book.clone(), submits.clone());
-            threads.push(thread::spawn(move || submit(&address, &its, &goes_on)));
+            threads.push(thread::spawn(move || submit(&address, queues, &its, &goes_on)));
             for _ in 0..2 {
                 let (address, its, goes_on) = (node.http.clone(), book.clone(), works.clone());
-                threads.push(thread::spawn(move || work(&address, &its, &goes_on)));
+                threads.push(thread::spawn(move || work(&address, queues, &its, &goes_on)));
             }
         }
-        Load { book, submits, works, threads }
+        Load { book, submits, works, threads, queues }
     }
 
     /// Waits until clients have been told that more jobs were taken, and that more are done.
@@ -64,14 +70,19 @@ impl Load {
     /// Ends the load, and has all that was acknowledged done. It must be there, and none of it have
     /// been done again.
     pub fn settle<S>(self, cluster: &Cluster<S>) {
+        self.settle_at(&cluster.nodes[cluster.leader()]);
+    }
+
+    /// The same, by what this node answers.
+    pub fn settle_at(self, leader: &Node) {
         self.submits.store(false, Ordering::SeqCst);
-        let leader = &cluster.nodes[cluster.leader()];
-        let pending = || {
-            let (status, queue) = leader.answer("GET /api/v1/queues/load", &Value::Null);
+        let has_none = |queue: &&str| {
+            let (status, queue) =
+                leader.answer(&format!("GET /api/v1/queues/{queue}"), &Value::Null);
             assert_eq!(status, 200, "{queue}");
-            ["ready", "leased", "scheduled"].map(|of| queue["jobs"][of].as_u64())
+            ["ready", "leased", "scheduled"].map(|of| queue["jobs"][of].as_u64()) == [Some(0); 3]
         };
-        wait_until("all jobs are done", || pending() == [Some(0); 3]);
+        wait_until("all jobs are done", || self.queues.iter().all(|queue| has_none(&queue)));
         self.works.store(false, Ordering::SeqCst);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
         let book = self.book.lock();
@@ -83,9 +94,12 @@ impl Load {
     }
 }
 
-fn submit(address: &str, book: &Mutex<Book>, goes_on: &AtomicBool) {
-    while goes_on.load(Ordering::SeqCst) {
-        let job = json!({ "queue": "load", "payload": {}, "ttr_ms": TTR_MS });
+fn submit(address: &str, queues: &[&str], book: &Mutex<Book>, goes_on: &AtomicBool) {
+    for queue in queues.iter().cycle() {
+        if !goes_on.load(Ordering::SeqCst) {
+            return;
+        }
+        let job = json!({ "queue": queue, "payload": {}, "ttr_ms": TTR_MS });
         match ask(address, "POST /api/v1/jobs", &job) {
             Some((201, job)) => {
                 book.lock().acknowledged.insert(job["id"].as_u64().unwrap());
@@ -95,9 +109,9 @@ fn submit(address: &str, book: &Mutex<Book>, goes_on: &AtomicBool) {
     }
 }
 
-fn work(address: &str, book: &Mutex<Book>, goes_on: &AtomicBool) {
+fn work(address: &str, queues: &[&str], book: &Mutex<Book>, goes_on: &AtomicBool) {
     while goes_on.load(Ordering::SeqCst) {
-        let request = json!({ "queues": ["load"], "wait_s": 1 });
+        let request = json!({ "queues": queues, "wait_s": 1 });
         let Some((200, lease)) = ask(address, "POST /api/v1/lease", &request) else {
             park_timeout(A_MOMENT);
             continue;

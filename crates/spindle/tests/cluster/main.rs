@@ -12,6 +12,7 @@ mod kinds;
 mod moved;
 mod nats;
 mod refused;
+mod shards;
 mod transfer;
 mod verified;
 mod walk;

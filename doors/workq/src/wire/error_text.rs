@@ -41,7 +41,7 @@ pub enum ErrorText {
     DuplicateJob,
     /// The job is finished already.
     DuplicateResult,
-    /// `extend` names a job that nobody holds. An extension of ours.
+    /// `extend` names a job that nobody holds, `take` one that is not on offer. Extensions of ours.
     NotLeased,
 }
 

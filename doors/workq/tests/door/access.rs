@@ -292,6 +292,21 @@ fn a_lease_that_was_waited_for_is_given_back_when_the_token_is_gone() {
 }
 
 #[test]
+fn an_offer_that_may_not_be_taken_any_more_is_given_back() {
+    let (tokens, access, server) = changing();
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let add = format!("add {id} mine.a 1000 600000 1 -max-attempts=1\r\nx\r\n");
+    assert_eq!(server.answers(&add), "+OK\r\n");
+    let mut worker = server.client();
+    let offered = format!("+OK 1\r\n{id} mine.a 1000 1\r\nx\r\n");
+    worker.ask("auth mine.work\r\noffer mine.a 0\r\n", "+OK\r\n".to_owned() + &offered);
+    tokens.write(&TokensFile::entry("new", "admin", "*", ""));
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    worker.ask(format!("take {id}\r\n"), UNKNOWN);
+    assert_eq!(server.answers("auth new\r\nlease mine.a 0\r\n"), "+OK\r\n".to_owned() + &offered);
+}
+
+#[test]
 fn a_result_that_was_waited_for_is_not_told_when_the_token_is_gone() {
     let (tokens, access, server) = changing();
     let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";

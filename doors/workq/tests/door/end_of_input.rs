@@ -87,3 +87,23 @@ fn more_answers_than_an_outbox_holds_follow_a_wait_that_the_end_of_input_ends() 
     }
     assert_eq!(answers, 40);
 }
+
+#[test]
+fn requests_that_a_reactor_gives_in_pieces_are_all_answered() {
+    let server = TestServer::new();
+    let mut other = server.client();
+    let payload = "x".repeat(2000);
+    for job in 1..=50 {
+        let id = crate::harness::id(job);
+        other.ask(format!("add {id} q 1000 60000 2000\r\n{payload}\r\n"), "+OK\r\n");
+    }
+    // The first answers fill the outbox, and what stands behind it is far more than is given at once.
+    let mut client = server.client();
+    client.begin("> lease nothing 60000");
+    let names = "name ".repeat(1000);
+    client.send("inspect jobs q 0 100\r\n".repeat(15) + &format!("lease {names}0\r\n").repeat(40));
+    client.end_sending();
+    let lines = client.lines_to_the_end();
+    let count = |answer: &str| lines.iter().filter(|line| *line == answer).count();
+    assert_eq!((count("+OK 50"), count("-TIMEOUT")), (15, 41));
+}

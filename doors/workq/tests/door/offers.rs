@@ -1,5 +1,7 @@
 //! Offers: leases that are undone unless they are taken.
 
+#![expect(clippy::unwrap_used, reason = "only tests use this")]
+
 use crate::harness::TestServer;
 
 const ADD: &str = "> add #1 q 60000 600000 1 -max-attempts=1

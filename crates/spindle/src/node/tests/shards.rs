@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spindle_router::Placement;
-use spindle_workq::Client;
+use spindle_workq::client::Client;
 use spindle_workq::wire::{NewJob, Uuid};
 
 use super::*;
@@ -99,7 +99,7 @@ fn a_worker_of_workq_waits_at_several_shards_through_any_node() {
     let mut client = Client::connect(&*one.workq, PATIENCE).unwrap();
     for (queue, number) in queues.iter().zip(1_u8..) {
         let id = Uuid::from_bytes([number; 16]);
-        let leased = std::thread::scope(|scope| {
+        let leased = thread::scope(|scope| {
             let waits = scope.spawn(|| worker.lease(&queues, 60_000).unwrap());
             client.add(&job(id, queue)).unwrap();
             waits.join().unwrap()

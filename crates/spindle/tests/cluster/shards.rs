@@ -1,0 +1,109 @@
+//! Queues on several logs, each led by a node of its own.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use spindle_testkit::{NatsServers, PostgresServer, wait_until};
+
+use crate::accountant::Load;
+use crate::harness::{Cluster, Node, database};
+
+const SHARDS: [&str; 2] = ["--shards", "3"];
+/// On all of the three.
+const QUEUES: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
+
+fn start<S>(servers: S, url: &str, names: &[&'static str]) -> Cluster<S> {
+    let nodes = names.iter().map(|name| Node::new(url.to_owned(), name)).collect();
+    let mut cluster = Cluster { nodes, servers };
+    cluster.nodes.iter_mut().for_each(|node| node.start_with(&SHARDS));
+    are_ready(&cluster);
+    cluster
+}
+
+/// Each shard has a leader, by what all nodes say.
+fn are_ready<S>(cluster: &Cluster<S>) {
+    for node in &cluster.nodes {
+        wait_until("each shard has a leader", || node.leads());
+    }
+}
+
+/// Who leads each shard, by what a node says.
+fn leaders(node: &Node) -> Vec<Value> {
+    let (_, said) = node.answer("GET /api/v1/cluster", &Value::Null);
+    said["shards"].as_array().unwrap().iter().map(|shard| shard["leader"].clone()).collect()
+}
+
+fn nothing_is_lost<S>(mut cluster: Cluster<S>) {
+    let load = Load::start_in(&cluster, &QUEUES);
+    for at in [0, 1, 2, 0] {
+        load.await_more();
+        cluster.nodes[at].kill();
+        let (killed, other) = (json!(cluster.nodes[at].name), &cluster.nodes[(at + 1) % 3]);
+        wait_until("others lead its shards", || {
+            let leaders = leaders(other);
+            !leaders.contains(&killed) && !leaders.contains(&Value::Null)
+        });
+        load.await_more();
+        cluster.nodes[at].start_with(&SHARDS);
+    }
+    are_ready(&cluster);
+    load.settle_at(&cluster.nodes[0]);
+    let (_, listed) = cluster.nodes[1].answer("GET /api/v1/jobs?limit=1000", &Value::Null);
+    let ids = listed["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap());
+    let shards: BTreeSet<u64> = ids.map(|id| id >> 45).collect();
+    assert_eq!(shards, (0..3).collect(), "there were jobs on each");
+    let codes: Vec<_> = cluster.nodes.iter_mut().map(Node::end).collect();
+    assert_eq!(codes, [Some(0), Some(0), Some(0)]);
+}
+
+#[test]
+fn nothing_is_lost_or_done_again_when_nodes_are_killed_that_lead_shards_in_a_database() {
+    let database: PostgresServer = database();
+    let url = database.url("spindle");
+    nothing_is_lost(start(database, &url, &["one", "two", "three"]));
+}
+
+#[test]
+fn nothing_is_lost_or_done_again_when_nodes_are_killed_that_lead_shards_on_nats() {
+    let servers = NatsServers::three();
+    let (hosts, monitoring) = (servers.addresses().join(","), servers.monitoring().join(","));
+    let url = format!("nats://{hosts}/jobs?monitoring={monitoring}");
+    nothing_is_lost(start(servers, &url, &["one", "two", "three"]));
+}
+
+/// A node that was started first leads everything, until those are there that are to.
+#[test]
+fn leaders_are_spread_over_the_nodes_and_people_move_one() {
+    let database = database();
+    let url = database.url("spindle");
+    let mut cluster = start(database, &url, &["one"]);
+    assert_eq!(leaders(&cluster.nodes[0]), [json!("one"), json!("one"), json!("one")]);
+    for name in ["two", "three"] {
+        let mut node = Node::new(url.clone(), name);
+        node.start_with(&SHARDS);
+        cluster.nodes.push(node);
+    }
+    let spread = || {
+        let leaders = leaders(&cluster.nodes[0]);
+        let names: BTreeSet<_> =
+            leaders.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        names.len() > 1 && !leaders.contains(&Value::Null)
+    };
+    wait_until("others take shards over", spread);
+    let listed = cluster.nodes[1].command(&["cluster"]);
+    let rows: Vec<Vec<&str>> =
+        listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..3], ["shard", "node", "role"], "{listed}");
+    assert_eq!(rows.len(), 1 + 3 * 3, "{listed}");
+
+    let before = leaders(&cluster.nodes[0]);
+    let said = cluster.nodes[1].command(&["cluster", "step-down", "--shard", "2"]);
+    let led = before[2].as_str().unwrap();
+    assert!(said.starts_with(&format!("{led} steps down")), "{said}");
+    wait_until("another one leads", || {
+        let now = leaders(&cluster.nodes[0]);
+        now[2] != before[2] && !now[2].is_null()
+    });
+    let refused = cluster.nodes[1].ask("POST /api/v1/cluster/step-down", &Value::Null).unwrap();
+    assert_eq!((refused.0, &refused.1["code"]), (501, &json!("name_a_shard")), "{}", refused.1);
+}
