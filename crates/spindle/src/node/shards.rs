@@ -196,6 +196,8 @@ impl Shards<'_> {
         let config = &mut resolved.config;
         config.data = config.data.join(format!("shard-{shard}"));
         config.jobd_master = config.jobd_master.filter(|_| shard == 0);
+        // What is said of the process's memory is shared out.
+        config.payload_memory_bytes /= u64::from(config.shards);
         resolved
     }
 
