@@ -612,6 +612,26 @@ fn a_shard_that_speaks_something_else_ends_the_client() {
 // ---- beginnings and ends ----
 
 #[test]
+fn what_came_before_the_end_is_still_sent() {
+    for (end, flow) in [(&b"\0NOT"[..], Flow::Abort), (&[b'x'; 1024], Flow::Close)] {
+        let mut client = Client::new();
+        Request::WorkFail { handle: handle(1) }.encode(&mut client.input);
+        client.send_raw(end);
+        let expected = encoded(&Request::WorkFail { handle: handle(1) });
+        assert_eq!((client.flow, client.sent_to(1)), (flow, expected));
+    }
+}
+
+#[test]
+fn what_stands_behind_a_packet_without_arguments_goes_to_no_shard() {
+    let mut client = Client::new();
+    client.send(&can_do(1));
+    client.sent();
+    client.send_raw(b"\0REQ\0\0\0\x04\0\0\0\x04much");
+    assert_eq!(client.sent_to(1), encoded(&Request::PreSleep));
+}
+
+#[test]
 fn strangers_are_closed_and_the_draft_is_refused_in_its_own_words() {
     let mut client = Client::new();
     client.send_raw(b"GET / HTTP/1.1\r\n");
