@@ -170,7 +170,7 @@ mod tests {
             heard(round(Kind::Grab, 3), &[refusal.clone(), none.clone(), none.clone()]),
             [Heard::Next, Heard::Next, last(&refusal)]
         );
-        assert_eq!(heard(round(Kind::Grab, 1), &[none.clone()]), [last(&none)]);
+        assert_eq!(heard(round(Kind::Grab, 1), std::slice::from_ref(&none)), [last(&none)]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ impl GearmanRouterSession {
         }
     }
 
+    /// What goes to several shards is written anew: it may be a small packet with much behind it.
     fn route_request(&mut self, request: Request, whole: Bytes) {
         match request {
             Request::Submit(submit) => {
@@ -44,13 +45,13 @@ impl GearmanRouterSession {
             }
             Request::ResetAbilities => {
                 self.introduction.reset();
-                self.send_to_open(&whole, None);
+                self.send_to_open(&encoded(&request), None);
             }
-            Request::PreSleep => self.pre_sleep(&whole),
+            Request::PreSleep => self.pre_sleep(&encoded(&request)),
             Request::Grab(_) => {
                 self.sleeps = false;
                 let shards = in_turn(self.introduction.shards(), self.last_job_from);
-                self.round = Some(Round::new(Kind::Grab, whole, shards));
+                self.round = Some(Round::new(Kind::Grab, encoded(&request), shards));
             }
             Request::AllYours => {}
             Request::WorkStatus { handle, .. }
@@ -62,7 +63,7 @@ impl GearmanRouterSession {
             Request::GetStatus { handle } => {
                 self.ask(shard_of_handle(self.placement, &handle), whole, false);
             }
-            Request::GetStatusUnique { .. } => self.ask_all(Kind::Unique, whole),
+            Request::GetStatusUnique { .. } => self.ask_all(Kind::Unique, encoded(&request)),
             Request::Echo { data } => {
                 self.owe_ready(|out| Response::Echo { data: &data[..] }.encode(out));
             }
@@ -145,10 +146,10 @@ impl GearmanRouterSession {
         }
     }
 
-    fn pre_sleep(&mut self, whole: &Bytes) {
+    fn pre_sleep(&mut self, packet: &Bytes) {
         self.sleeps = true;
         for shard in self.introduction.shards() {
-            self.lull(shard, whole.clone());
+            self.lull(shard, packet.clone());
         }
     }
 

@@ -142,10 +142,10 @@ impl GearmanRouterSession {
     }
 
     fn flow(&mut self, out: &Outbox) -> Flow {
+        self.send_outgoing();
         if let Some(end) = self.end {
             return end;
         }
-        self.send_outgoing();
         if is_full(out) {
             self.ways.wake_later();
         }

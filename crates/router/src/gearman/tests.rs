@@ -48,13 +48,13 @@ impl Ways for ScriptedWays {
     }
 }
 
-const PLACEMENT_SHARDS: u8 = 3;
+const SHARDS: u8 = 3;
 
 /// A function that is on this shard.
 fn function_on(shard: u8) -> Bytes {
     let names = (0..).map(|at| Bytes::from(format!("function-{at}")));
-    let placement = Placement::over(PLACEMENT_SHARDS);
-    names.filter(|name| placement.of(name) == Shard(shard)).next().unwrap()
+    let placement = Placement::over(SHARDS);
+    names.into_iter().find(|name| placement.of(name) == Shard(shard)).unwrap()
 }
 
 struct Client {
@@ -69,7 +69,7 @@ impl Client {
     fn new() -> Client {
         let script = Arc::new(Mutex::new(Script::default()));
         let ways = Box::new(ScriptedWays(Arc::clone(&script)));
-        let placement = Placement::over(PLACEMENT_SHARDS);
+        let placement = Placement::over(SHARDS);
         let session = GearmanRouterSession::new(placement, Limits::default(), ways);
         let (input, out) = (BytesMut::new(), Outbox::default());
         Client { session, script, input, out, flow: Flow::Continue }
@@ -435,6 +435,45 @@ fn a_lost_way_with_nothing_on_it_is_forgotten_and_opened_as_it_was() {
 }
 
 #[test]
+fn a_way_does_not_begin_with_what_was_taken_back() {
+    let mut client = Client::new();
+    for request in [can_do(1), Request::CantDo { function: function_on(1) }] {
+        client.send(&request);
+    }
+    client.lose(1);
+    client.sent();
+    client.send(&background(1));
+    assert_eq!(client.sent_to(1), encoded(&background(1)));
+    client.send(&can_do(2));
+    client.send(&Request::ResetAbilities);
+    client.lose(2);
+    client.sent();
+    client.send(&background(2));
+    assert_eq!(client.sent_to(2), encoded(&background(2)));
+}
+
+#[test]
+fn an_echo_is_not_answered_when_what_was_sent_before_may_be_lost() {
+    let mut client = Client::new();
+    client.send(&can_do(0));
+    client.send(&can_do(1));
+    client.send(&Request::Echo { data: Bytes::new() });
+    client.lose(1);
+    assert_eq!((client.got(), client.flow), (Vec::new(), Flow::Close));
+}
+
+#[test]
+fn a_list_says_what_was_done_before() {
+    let mut client = Client::new();
+    client.send(&can_do(2));
+    client.sent();
+    client.send(&AdminCommand::Status);
+    assert_eq!(client.sent_to(2), fence());
+    client.hear(2, &[error(), fence_back()].concat());
+    assert_eq!(client.sent_to(0), encoded(&AdminCommand::Status));
+}
+
+#[test]
 fn a_sleeper_is_called_when_a_way_is_lost_under_it() {
     let mut client = Client::new();
     client.send(&can_do(0));
@@ -546,6 +585,21 @@ fn a_client_that_does_not_read_holds_up_what_comes() {
 }
 
 #[test]
+fn what_was_left_for_a_client_to_read_goes_on_although_nothing_more_comes() {
+    let mut client = Client::new();
+    client.send(&AdminCommand::Workers);
+    let line = [&[b'x'; 1000][..], b"\n"].concat();
+    client.hear(0, &[line.repeat(200), b".\n".to_vec()].concat());
+    client.sent();
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        got.extend(client.got());
+        client.wake();
+    }
+    assert_eq!((got, client.sent_to(1)), (line.repeat(200), encoded(&AdminCommand::Workers)));
+}
+
+#[test]
 fn a_shard_that_speaks_something_else_ends_the_client() {
     for nonsense in [&b"\0REQ\0\0\0\x07\0\0\0\0"[..], b"hello\n", &job_created(1)] {
         let mut client = Client::new();
@@ -556,6 +610,26 @@ fn a_shard_that_speaks_something_else_ends_the_client() {
 }
 
 // ---- beginnings and ends ----
+
+#[test]
+fn what_came_before_the_end_is_still_sent() {
+    for (end, flow) in [(&b"\0NOT"[..], Flow::Abort), (&[b'x'; 1024], Flow::Close)] {
+        let mut client = Client::new();
+        Request::WorkFail { handle: handle(1) }.encode(&mut client.input);
+        client.send_raw(end);
+        let expected = encoded(&Request::WorkFail { handle: handle(1) });
+        assert_eq!((client.flow, client.sent_to(1)), (flow, expected));
+    }
+}
+
+#[test]
+fn what_stands_behind_a_packet_without_arguments_goes_to_no_shard() {
+    let mut client = Client::new();
+    client.send(&can_do(1));
+    client.sent();
+    client.send_raw(b"\0REQ\0\0\0\x04\0\0\0\x04much");
+    assert_eq!(client.sent_to(1), encoded(&Request::PreSleep));
+}
 
 #[test]
 fn strangers_are_closed_and_the_draft_is_refused_in_its_own_words() {
