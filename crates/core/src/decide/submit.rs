@@ -9,7 +9,8 @@ use crate::decide::{
 };
 use crate::event::{Event, Gone};
 use crate::job::{
-    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Origin, Outcome, Scope, Status,
+    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Origin, Outcome, Scope,
+    Status,
 };
 use crate::payload::BytesRef;
 use crate::queue::FAIR_KEY_BYTES_MAX;

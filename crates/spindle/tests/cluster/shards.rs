@@ -1,9 +1,13 @@
 //! Queues on several logs, each led by a node of its own.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use spindle_testkit::{NatsServers, PostgresServer, wait_until};
+use spindle_testkit::{
+    Certificates, NatsServers, PATIENCE, PostgresServer, TokensFile, wait_until,
+};
 
 use crate::accountant::Load;
 use crate::harness::{Cluster, Node, database};
@@ -67,6 +71,53 @@ fn nothing_is_lost_or_done_again_when_nodes_are_killed_that_lead_shards_on_nats(
     let (hosts, monitoring) = (servers.addresses().join(","), servers.monitoring().join(","));
     let url = format!("nats://{hosts}/jobs?monitoring={monitoring}");
     nothing_is_lost(start(servers, &url, &["one", "two", "three"]));
+}
+
+/// TLS ends at the node that a client came to, and who it is goes on to the shards, which ask.
+#[test]
+fn shards_know_who_has_come_to_a_node_with_a_certificate() {
+    let certificates = Certificates::new();
+    let tokens = TokensFile::of(
+        "[[token]]\nname = 'w'\ncertificate = 'w.example.com'\nroles = ['submit']\nqueues = ['*']\n",
+    );
+    let (files, tokens_path) = (certificates.server(), tokens.path());
+    let ca = certificates.ca();
+    let given =
+        [&tokens_path, &files.certificate, &files.key, &ca].map(|path| path.to_str().unwrap());
+    let names = ["--tokens", "--tls-cert", "--tls-key", "--tls-client-ca"];
+    let mut more = vec!["--require-auth", "--workq-tls", "required"];
+    names.iter().zip(given).for_each(|(name, path)| more.extend([name, path]));
+    more.extend(SHARDS);
+    let database = database();
+    let url = database.url("spindle");
+    let mut nodes = ["one", "two"].map(|name| Node::new(url.clone(), name));
+    nodes.iter_mut().for_each(|node| node.start_with(&more));
+    for node in &nodes {
+        wait_until("each shard has a leader", || node.leads());
+    }
+    let connect = |node: &Node, identity| {
+        let stream = TcpStream::connect(&node.workq).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        BufReader::new(certificates.connect(stream, identity))
+    };
+    let mut number = 0;
+    let mut added = |client: &mut BufReader<spindle_testkit::TlsClient>, queue: &str| {
+        number += 1;
+        let id = format!("6ba7b810-9dad-11d1-80b4-{number:012}");
+        write!(client.get_mut(), "add {id} {queue} 60000 60000 0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_line(&mut answer).unwrap();
+        answer
+    };
+    for node in &nodes {
+        let mut known = connect(node, Some(certificates.client("w.example.com")));
+        let mut unknown = connect(node, None);
+        for queue in QUEUES {
+            assert_eq!(added(&mut known, queue), "+OK\r\n");
+            let refused = added(&mut unknown, queue);
+            assert!(refused.starts_with("-CLIENT-ERROR"), "{refused}");
+        }
+    }
 }
 
 /// A node that was started first leads everything, until those are there that are to.
