@@ -81,7 +81,7 @@ impl Load {
             assert_eq!(status, 200, "{queue}");
             ["ready", "leased", "scheduled"].map(|of| queue["jobs"][of].as_u64()) == [Some(0); 3]
         };
-        wait_until("all jobs are done", || self.queues.iter().all(|queue| has_none(queue)));
+        wait_until("all jobs are done", || self.queues.iter().all(&has_none));
         self.works.store(false, Ordering::SeqCst);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
         let book = self.book.lock();
