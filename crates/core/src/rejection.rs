@@ -66,6 +66,9 @@ pub enum Rejection {
     /// Starts must raise the epoch.
     #[error("the epoch is not newer")]
     OldEpoch,
+    /// The queue is on another shard.
+    #[error("the queue is on shard {0}")]
+    OtherShard(u8),
     /// Another log of the cluster was meant, or a cluster of another number of shards.
     #[error("it is {0}")]
     OtherSeat(Seat),

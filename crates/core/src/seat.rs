@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::rendezvous::score;
+
 /// The place of one log among all that make a cluster. It is written down when a server first begins on the
 /// log, and never changes: where queues are, and what ids say, depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -11,6 +13,24 @@ pub struct Seat {
     /// How many there are.
     pub shards: u8,
 }
+
+impl Seat {
+    /// The shard that a queue is on. By rendezvous hashing, so that a cluster of one shard more takes over its
+    /// share of the queues, and no queue moves between others.
+    #[must_use]
+    pub fn shard_of(self, queue: &[u8]) -> u8 {
+        if queue == OF_JOBQ {
+            return 0;
+        }
+        // Of equal scores the lower shard's counts, so that the answer is one.
+        let best = (0..self.shards)
+            .max_by_key(|shard| (score(queue, u64::from(*shard)), std::cmp::Reverse(*shard)));
+        best.unwrap_or_default()
+    }
+}
+
+/// The queue of Jobq's jobs whose creator names none. Jobq's queries are about the first shard's jobs.
+const OF_JOBQ: &[u8] = b"jobq";
 
 impl Default for Seat {
     /// The only one.

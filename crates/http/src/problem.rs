@@ -246,6 +246,9 @@ impl From<Rejection> for Problem {
             Rejection::QueueFull | Rejection::TooManyValues => {
                 Problem::new(Code::QueueFull, detail)
             }
+            Rejection::OtherShard(shard) => {
+                Problem::new(Code::SeveralShards, detail).with("shard", shard)
+            }
             Rejection::ServerFull => Problem::new(Code::ServerFull, detail),
             Rejection::OutOfRange(_) => Problem::new(Code::OutOfRange, detail),
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),

@@ -1,13 +1,11 @@
 //! Which shard a queue is on.
 
-use spindle_core::rendezvous::score;
+use spindle_core::seat::Seat;
 
 use crate::Shard;
 
-/// Where each queue is: the same at every node, and after every restart.
-///
-/// By rendezvous hashing: each shard draws a score for the queue's name, and the highest has it. So a
-/// cluster with one shard more takes over its share of the queues, and no queue moves between others.
+/// Where each queue is: the same at every node, and after every restart. The rule is the core's, which takes
+/// no job into a queue of another shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     shards: u8,
@@ -23,14 +21,8 @@ impl Placement {
     /// The shard that a queue is on.
     #[must_use]
     pub fn of(self, queue: &[u8]) -> Shard {
-        if queue == OF_JOBQ {
-            return Shard::FIRST;
-        }
-        // Of equal scores the lower shard's counts, so that the answer is one.
-        let best = self
-            .shards()
-            .max_by_key(|shard| (score(queue, u64::from(shard.0)), std::cmp::Reverse(*shard)));
-        best.unwrap_or(Shard::FIRST)
+        let first = Seat { shard: 0, shards: self.shards };
+        Shard(first.shard_of(queue))
     }
 
     /// All shards, by number.
@@ -44,9 +36,6 @@ impl Placement {
         shard.0 < self.shards
     }
 }
-
-/// The queue of Jobq's jobs whose creator names none. Jobq's queries are about the first shard's jobs.
-const OF_JOBQ: &[u8] = b"jobq";
 
 #[cfg(test)]
 mod tests {

@@ -97,6 +97,17 @@ fn refuse_if(applies: bool, reason: Rejection) -> Decided {
 
 /// Whether there is, or may be, a queue of this name.
 fn check_queue(state: &State, name: &[u8]) -> Decided {
+    check_queue_of_any_shard(state, name)?;
+    let seat = state.server().seat().filter(|seat| seat.shards > 1);
+    let elsewhere = seat.map(|seat| (seat.shard, seat.shard_of(name)));
+    match elsewhere {
+        Some((here, shard)) if shard != here => Err(Rejection::OtherShard(shard)),
+        _ => Ok(()),
+    }
+}
+
+/// The same of jobs whose protocol knows one shard only.
+fn check_queue_of_any_shard(state: &State, name: &[u8]) -> Decided {
     let fits = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len());
     refuse_if(!fits, Rejection::OutOfRange("queue name"))?;
     refuse_if(state.has_no_room_for_queue(name), Rejection::OutOfRange("number of queues"))

@@ -4,10 +4,13 @@ use bytes::Bytes;
 
 use crate::command::Submit;
 use crate::decide::room::{self, Newcomer};
-use crate::decide::{Context, Decided, batches, check_queue, flows, refuse_if};
+use crate::decide::{
+    Context, Decided, batches, check_queue, check_queue_of_any_shard, flows, refuse_if,
+};
 use crate::event::{Event, Gone};
 use crate::job::{
-    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Outcome, Scope, Status,
+    After, Cause, JOB_ID_END, JobId, JobImage, JobOptions, LABELS_MAX, Origin, Outcome, Scope,
+    Status,
 };
 use crate::payload::BytesRef;
 use crate::queue::FAIR_KEY_BYTES_MAX;
@@ -26,7 +29,10 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
 
 /// A job comes when these unfinished jobs have ended, which is decided already.
 pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64]) -> Decided {
-    check_queue(cx.state, &submit.queue)?;
+    match submit.origin {
+        Origin::Lightjq => check_queue_of_any_shard(cx.state, &submit.queue)?,
+        _ => check_queue(cx.state, &submit.queue)?,
+    }
     check_limits(submit)?;
     cx.check_new_id(submit.id)?;
     if let Some(taken) = submit.uuid.and_then(|uuid| cx.state.job_by_uuid(&uuid)) {

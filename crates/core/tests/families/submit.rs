@@ -7,6 +7,7 @@ use spindle_core::job::{
 };
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::QueueSettings;
+use spindle_core::seat::Seat;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
 
 use crate::harness::{START_MS, Server, complete, key, lease_of, submit, submit_by};
@@ -112,6 +113,27 @@ fn ids_begin_with_any_shards_and_stay_in_it() {
     assert_eq!(server.then(reserve(end)), ["IdsReserved"]);
     server.given(submit(end - 1, "mail", |_| {}));
     assert_eq!(server.refused(reserve(end + 1)), Rejection::OutOfRange("id"));
+}
+
+#[test]
+fn a_queue_of_another_shard_takes_no_jobs_and_no_settings() {
+    let mut server = Server::empty();
+    let seat = Seat { shard: 1, shards: 3 };
+    server.given(Command::Start { epoch: 1, seat });
+    server.given(Command::ReserveIds { until: JOB_ID_SEQUENCE_END + 100 });
+    let names = || (0..).map(|number| format!("queue-{number}"));
+    let here = names().find(|name| seat.shard_of(name.as_bytes()) == 1).expect("one of many");
+    let there = names().find(|name| seat.shard_of(name.as_bytes()) == 2).expect("one of many");
+    let id = |number| JOB_ID_SEQUENCE_END + number;
+    server.given(submit(id(1), &here, |_| {}));
+    assert_eq!(server.refused(submit(id(2), &there, |_| {})), Rejection::OtherShard(2));
+    let set = Command::SetQueue { name: there.clone().into(), settings: QueueSettings::default() };
+    assert_eq!(server.refused(set), Rejection::OtherShard(2));
+    let to_there = Some(there.clone().into());
+    let edit = Edit { id: JobId(id(1)), queue: to_there, ..Edit::default() };
+    assert_eq!(server.refused(Command::Edit(Box::new(edit))), Rejection::OtherShard(2));
+    // LightJQ's clients know one shard only.
+    server.given(submit(id(2), &there, |job| job.origin = Origin::Lightjq));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use spindle_engine::door::{ConnectionId, Flow, Outbox, Session};
+use spindle_engine::door::{Flow, Outbox, Session};
 use spindle_engine::{Answer, Gate, Gated};
 use spindle_workq::wire::{Limits, Uuid};
 
@@ -73,7 +73,7 @@ impl Scene {
     fn new() -> Scene {
         let ways = PlayedWays::default();
         let placement = Placement::over(SHARDS);
-        let (limits, connection) = (Limits::default(), ConnectionId(1));
+        let limits = Limits::default();
         let session = WorkqSession::new(Box::new(ways.clone()), placement, limits);
         Scene { ways, session, input: BytesMut::new(), out: Outbox::default() }
     }

@@ -196,6 +196,8 @@ impl Shards<'_> {
         let config = &mut resolved.config;
         config.data = config.data.join(format!("shard-{shard}"));
         config.jobd_master = config.jobd_master.filter(|_| shard == 0);
+        // What is said of the process's memory is shared out.
+        config.payload_memory_bytes /= u64::from(config.shards);
         resolved
     }
 
@@ -233,8 +235,8 @@ impl Shards<'_> {
         let ended = lives.into_iter().map(|(_, thread)| {
             thread.join().unwrap_or_else(|_| Err(anyhow!("the thread of a shard panicked")))
         });
-        // The first that failed is why the others had to end.
-        ended.fold(Ok(()), |before, one| before.and(one))
+        // All of them are waited for. The first that failed is why the others had to end.
+        ended.collect::<Vec<_>>().into_iter().collect()
     }
 }
 

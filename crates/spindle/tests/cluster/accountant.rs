@@ -73,24 +73,35 @@ impl Load {
         self.settle_at(&cluster.nodes[cluster.leader()]);
     }
 
-    /// The same, by what this node answers.
-    pub fn settle_at(self, leader: &Node) {
+    /// The same, by what this node answers. Returns the jobs that were acknowledged.
+    pub fn settle_at(self, leader: &Node) -> BTreeSet<u64> {
         self.submits.store(false, Ordering::SeqCst);
         let has_none = |queue: &&str| {
-            let (status, queue) =
-                leader.answer(&format!("GET /api/v1/queues/{queue}"), &Value::Null);
+            let (status, queue) = answered(leader, &format!("GET /api/v1/queues/{queue}"));
             assert_eq!(status, 200, "{queue}");
             ["ready", "leased", "scheduled"].map(|of| queue["jobs"][of].as_u64()) == [Some(0); 3]
         };
-        wait_until("all jobs are done", || self.queues.iter().all(|queue| has_none(&queue)));
+        wait_until("all jobs are done", || self.queues.iter().all(|queue| has_none(queue)));
         self.works.store(false, Ordering::SeqCst);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
         let book = self.book.lock();
         assert_eq!(book.wrong, Vec::<String>::new());
         for id in &book.acknowledged {
-            let (status, job) = leader.answer(&format!("GET /api/v1/jobs/{id}"), &Value::Null);
+            let (status, job) = answered(leader, &format!("GET /api/v1/jobs/{id}"));
             assert_eq!((status, job["status"].as_str()), (200, Some("done")), "job {id}: {job}");
         }
+        book.acknowledged.clone()
+    }
+}
+
+/// What a node answers when the lead does not change meanwhile.
+fn answered(node: &Node, head: &str) -> (u16, Value) {
+    loop {
+        let answer = node.answer(head, &Value::Null);
+        if !matches!(answer.0, 502 | 503) {
+            return answer;
+        }
+        park_timeout(A_MOMENT);
     }
 }
 

@@ -1,9 +1,13 @@
 //! Queues on several logs, each led by a node of its own.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use spindle_testkit::{NatsServers, PostgresServer, wait_until};
+use spindle_testkit::{
+    Certificates, NatsServers, PATIENCE, PostgresServer, TokensFile, wait_until,
+};
 
 use crate::accountant::Load;
 use crate::harness::{Cluster, Node, database};
@@ -47,10 +51,8 @@ fn nothing_is_lost<S>(mut cluster: Cluster<S>) {
         cluster.nodes[at].start_with(&SHARDS);
     }
     are_ready(&cluster);
-    load.settle_at(&cluster.nodes[0]);
-    let (_, listed) = cluster.nodes[1].answer("GET /api/v1/jobs?limit=1000", &Value::Null);
-    let ids = listed["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap());
-    let shards: BTreeSet<u64> = ids.map(|id| id >> 45).collect();
+    let acknowledged = load.settle_at(&cluster.nodes[0]);
+    let shards: BTreeSet<u64> = acknowledged.iter().map(|id| id >> 45).collect();
     assert_eq!(shards, (0..3).collect(), "there were jobs on each");
     let codes: Vec<_> = cluster.nodes.iter_mut().map(Node::end).collect();
     assert_eq!(codes, [Some(0), Some(0), Some(0)]);
@@ -71,6 +73,53 @@ fn nothing_is_lost_or_done_again_when_nodes_are_killed_that_lead_shards_on_nats(
     nothing_is_lost(start(servers, &url, &["one", "two", "three"]));
 }
 
+/// TLS ends at the node that a client came to, and who it is goes on to the shards, which ask.
+#[test]
+fn shards_know_who_has_come_to_a_node_with_a_certificate() {
+    let certificates = Certificates::new();
+    let tokens = TokensFile::of(
+        "[[token]]\nname = 'w'\ncertificate = 'w.example.com'\nroles = ['submit']\nqueues = ['*']\n",
+    );
+    let (files, tokens_path) = (certificates.server(), tokens.path());
+    let ca = certificates.ca();
+    let given =
+        [&tokens_path, &files.certificate, &files.key, &ca].map(|path| path.to_str().unwrap());
+    let names = ["--tokens", "--tls-cert", "--tls-key", "--tls-client-ca"];
+    let mut more = vec!["--require-auth", "--workq-tls", "required"];
+    names.iter().zip(given).for_each(|(name, path)| more.extend([name, path]));
+    more.extend(SHARDS);
+    let database = database();
+    let url = database.url("spindle");
+    let mut nodes = ["one", "two"].map(|name| Node::new(url.clone(), name));
+    nodes.iter_mut().for_each(|node| node.start_with(&more));
+    for node in &nodes {
+        wait_until("each shard has a leader", || node.leads());
+    }
+    let connect = |node: &Node, identity| {
+        let stream = TcpStream::connect(&node.workq).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        BufReader::new(certificates.connect(stream, identity))
+    };
+    let mut number = 0;
+    let mut added = |client: &mut BufReader<spindle_testkit::TlsClient>, queue: &str| {
+        number += 1;
+        let id = format!("6ba7b810-9dad-11d1-80b4-{number:012}");
+        write!(client.get_mut(), "add {id} {queue} 60000 60000 0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_line(&mut answer).unwrap();
+        answer
+    };
+    for node in &nodes {
+        let mut known = connect(node, Some(certificates.client("w.example.com")));
+        let mut unknown = connect(node, None);
+        for queue in QUEUES {
+            assert_eq!(added(&mut known, queue), "+OK\r\n");
+            let refused = added(&mut unknown, queue);
+            assert!(refused.starts_with("-CLIENT-ERROR"), "{refused}");
+        }
+    }
+}
+
 /// A node that was started first leads everything, until those are there that are to.
 #[test]
 fn leaders_are_spread_over_the_nodes_and_people_move_one() {
@@ -83,26 +132,20 @@ fn leaders_are_spread_over_the_nodes_and_people_move_one() {
         node.start_with(&SHARDS);
         cluster.nodes.push(node);
     }
-    let spread = || {
-        let leaders = leaders(&cluster.nodes[0]);
-        let names: BTreeSet<_> =
-            leaders.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        names.len() > 1 && !leaders.contains(&Value::Null)
-    };
-    wait_until("others take shards over", spread);
+    // Who is to lead which follows from the names.
+    let spread = [json!("one"), json!("two"), json!("two")];
+    wait_until("two takes its shards over", || leaders(&cluster.nodes[0]) == spread);
     let listed = cluster.nodes[1].command(&["cluster"]);
     let rows: Vec<Vec<&str>> =
         listed.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0][..3], ["shard", "node", "role"], "{listed}");
-    assert_eq!(rows.len(), 1 + 3 * 3, "{listed}");
+    assert_eq!(rows[0][..3], ["0", "one", "leader"], "{listed}");
+    assert_eq!(rows.len(), 3 * 3, "{listed}");
 
-    let before = leaders(&cluster.nodes[0]);
     let said = cluster.nodes[1].command(&["cluster", "step-down", "--shard", "2"]);
-    let led = before[2].as_str().unwrap();
-    assert!(said.starts_with(&format!("{led} steps down")), "{said}");
+    assert!(said.starts_with("two steps down"), "{said}");
     wait_until("another one leads", || {
-        let now = leaders(&cluster.nodes[0]);
-        now[2] != before[2] && !now[2].is_null()
+        let leader = &leaders(&cluster.nodes[0])[2];
+        !leader.is_null() && leader != "two"
     });
     let refused = cluster.nodes[1].ask("POST /api/v1/cluster/step-down", &Value::Null).unwrap();
     assert_eq!((refused.0, &refused.1["code"]), (501, &json!("name_a_shard")), "{}", refused.1);
