@@ -314,6 +314,24 @@ proptest! {
     }
 
     #[test]
+    fn what_is_passed_on_is_what_came(requests in vec(any_request(), 0..6), piece in 1..20usize) {
+        let mut written = BytesMut::from(&b"Status\r\n"[..]);
+        requests.iter().for_each(|request| request.encode(&mut written));
+        written.extend_from_slice(b"show  jobs\n");
+        let mut decoder = Decoder::new(Limits::default());
+        let (mut input, mut passed_on) = (BytesMut::new(), BytesMut::new());
+        let mut count = 0;
+        for piece in written.chunks(piece) {
+            input.extend_from_slice(piece);
+            while let Some((_, whole)) = decoder.decode_whole(&mut input).unwrap() {
+                passed_on.extend_from_slice(&whole);
+                count += 1;
+            }
+        }
+        prop_assert_eq!((passed_on, count), (written, requests.len() + 2));
+    }
+
+    #[test]
     fn any_cut_of_the_bytes_gives_the_same(traffic in any_traffic(), piece_bytes in 1..20usize) {
         let whole = decode_pieces(LIMITS, std::iter::once(&traffic[..]));
         let pieces = decode_pieces(LIMITS, traffic.chunks(piece_bytes));
