@@ -32,6 +32,8 @@ const LISTENED: Duration = Duration::from_secs(60);
 
 /// Whoever leads a shard, and whoever is to lead it instead, have done what they do for so long.
 const SETTLED: Duration = Duration::from_secs(10);
+/// A node makes way once in so long: one that could not lead after all must not be let in again and again.
+const MADE_WAY: Duration = Duration::from_secs(600);
 /// A node so few records behind is as good as up to date.
 const LAG_MAX: u64 = 1000;
 
@@ -116,8 +118,10 @@ pub(crate) struct State {
     number: u64,
     announce_now: bool,
     on_step_down: Option<Arc<OnStepDown>>,
-    /// Since when this node leads, or has last asked itself to step down.
+    /// Since when this node leads.
     settled_since: Option<Duration>,
+    /// When it has last made way for another node.
+    made_way_at: Option<Duration>,
     /// When this process began to hear others.
     hears_since: Option<Duration>,
     namesake: Namesake,
@@ -187,6 +191,7 @@ impl Node {
             announce_now: false,
             on_step_down: None,
             settled_since: None,
+            made_way_at: None,
             hears_since: None,
             namesake: Namesake::default(),
         };
@@ -537,7 +542,8 @@ impl Shared {
             return;
         };
         let settled = *state.settled_since.get_or_insert(now);
-        if now.saturating_sub(settled) < SETTLED {
+        let has_just = state.made_way_at.is_some_and(|at| now.saturating_sub(at) < MADE_WAY);
+        if now.saturating_sub(settled) < SETTLED || has_just {
             return;
         }
         let read = position.saturating_sub(LAG_MAX);
@@ -545,7 +551,7 @@ impl Shared {
         let better = state.peers.better_leader(name, seat.shard, now, (now - SETTLED, read));
         let Some(better) = better else { return };
         tracing::info!(shard = seat.shard, "{better} is to lead this shard: stepping down");
-        state.settled_since = Some(now);
+        state.made_way_at = Some(now);
         let call = state.on_step_down.clone();
         drop(state);
         call.iter().for_each(|call| call());

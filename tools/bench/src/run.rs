@@ -62,7 +62,12 @@ pub(crate) fn once(
             site.play(Plan::drains(jobs, connections))
         }
         Load::Idle => site.idle(jobs),
-        Load::Floods | Load::Pages | Load::Schedules | Load::Nodes(_) | Load::Workers(_) => {
+        Load::Floods
+        | Load::Pages
+        | Load::Schedules
+        | Load::Nodes(_)
+        | Load::Shards(_)
+        | Load::Workers(_) => {
             bail!("that is measured in another way")
         }
         Load::Waiting | Load::WaitingBesideFew => {

@@ -111,6 +111,7 @@ impl Session<'_> {
             Load::Pages => return self.paged(suite),
             Load::Schedules => return self.scheduled(suite),
             Load::Nodes(keeper) => return self.shared(suite, keeper),
+            Load::Shards(keeper) => return self.sharded(suite, keeper),
             Load::Workers(language) => return self.worked(suite, language),
             _ => {}
         }
@@ -494,6 +495,30 @@ impl Session<'_> {
         let new = &fresh.series[0];
         judge(&fresh.name, Figure::CatchUpTime, new, None, Some(nodes::CATCH_UP_S_MAX));
         Ok((vec![cycles, kills, fresh], judgements))
+    }
+
+    /// Life cycles on one log and on several in turn, on fresh servers each time.
+    fn sharded(&self, suite: &Suite, keeper: Keeper) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "shards are measured of one program at a time");
+        let (program, dir, jobs) = (&self.spindle, &self.args.dir, suite.jobs / self.divisor);
+        require_disk(&std::env::temp_dir())?;
+        let mut scenario = self.scenario(suite, None, &[]);
+        let several = format!("{} shards", nodes::SHARDS);
+        let empty = |name: &str| Series { server: name.to_owned(), runs: vec![] };
+        scenario.series = vec![empty(&several), empty("one log")];
+        for round in 1..=self.runs {
+            for (at, shards) in [(0, nodes::SHARDS), (1, 1)] {
+                let mut spread = nodes::Spread::open(program, dir, keeper, shards)?;
+                spread.cycle(jobs / 10)?;
+                let figures = spread.cycle(jobs)?;
+                self.progress(suite, round, &scenario.series[at].server, &figures);
+                scenario.series[at].runs.push(figures);
+            }
+        }
+        let [ours, theirs] = &scenario.series[..] else { bail!("there are two") };
+        let bound = Some(nodes::RATE_MIN).filter(|_| !self.args.quick);
+        let judged = Judgement::of(&scenario.name, Figure::Rate, ours, Some(theirs), bound);
+        Ok((vec![scenario], judged.into_iter().collect()))
     }
 
     /// A worker of each library in turn, with jobs that wait and with jobs that come meanwhile.

@@ -82,6 +82,8 @@ pub(crate) enum Load {
     Schedules,
     /// Three nodes share a log beside a server that has its own: see [`nodes`].
     Nodes(Keeper),
+    /// Queues on one log and on several, whose servers are slow: see [`nodes`].
+    Shards(Keeper),
     /// A worker of a client library does jobs of a task that does nothing: see
     /// [`workers`](crate::workers).
     Workers(Language),
@@ -242,6 +244,12 @@ const fn shared(name: &'static str, keeper: Keeper) -> Suite {
     Suite { name, door, security, load, jobs: 60_000, peers: &[], gates: &[] }
 }
 
+/// Queues on several logs.
+const fn sharded(name: &'static str, keeper: Keeper) -> Suite {
+    let (door, security, load) = (Door::Workq, Security::Plain, Load::Shards(keeper));
+    Suite { name, door, security, load, jobs: 16_000, peers: &[], gates: &[] }
+}
+
 /// All suites, in the order they run.
 pub(crate) const SUITES: &[Suite] = &[
     life_cycles(
@@ -360,6 +368,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     shared("nodes-nats", Keeper::Nats),
     shared("nodes-pgsql", Keeper::Postgres),
+    sharded("shards-nats", Keeper::Nats),
     workers("python-worker", Language::Python),
     workers("node-worker", Language::Node),
     Suite {
@@ -448,6 +457,13 @@ impl Suite {
                     jobs * nodes::WAITING_PER_CYCLE
                 )
             }
+            Load::Shards(keeper) => format!(
+                "{jobs} life cycles through {door:?} in 32 queues and three nodes, on one log and on {}; \
+                 each server of {} has {} of a processor",
+                nodes::SHARDS,
+                keeper.title(),
+                nodes::SHARE
+            ),
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \
                  and the start after a kill"

@@ -109,10 +109,8 @@ struct Swept(Weak<Mutex<Kept>>);
 
 impl Drop for Swept {
     fn drop(&mut self) {
-        if let Some(kept) = self.0.upgrade()
-            && let Some(mut kept) = kept.try_lock()
-        {
-            kept.is_swept = false;
+        if let Some(kept) = self.0.upgrade() {
+            kept.lock().is_swept = false;
         }
     }
 }

@@ -187,7 +187,7 @@ impl Shards<'_> {
         };
         let ended = live(&parts, &options, inbox);
         parts.node.stop();
-        ended.with_context(|| format!("shard {shard}"))
+        ended.with_context(|| format!("shard {shard} of the {} of --shards", config.shards))
     }
 
     /// The settings as they are for one shard.

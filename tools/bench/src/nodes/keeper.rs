@@ -1,7 +1,9 @@
 //! What keeps the log that nodes share: three NATS servers, or PostgreSQL with a standby that is waited
 //! for, all of which sync.
 
+use super::slow;
 use crate::suite::Bound;
+use anyhow::{Result, bail};
 use spindle_testkit::{NatsServers, PostgresServer, wait_until};
 
 /// What the log is called on NATS.
@@ -83,6 +85,17 @@ impl Keeping {
             }
             Self::Postgres { primary, .. } => primary.url("spindle"),
         }
+    }
+
+    /// Lets each of its servers have so much of a processor.
+    pub(super) fn slow_down(&self, share: f64) -> Result<()> {
+        let all = match self {
+            Self::Nats(servers) => (0..servers.addresses().len())
+                .filter_map(|at| servers.process(at).map(|process| process.pid()))
+                .collect::<Vec<_>>(),
+            Self::Postgres { .. } => bail!("only servers of NATS are slowed down"),
+        };
+        all.into_iter().try_for_each(|process| slow::limit(process, share))
     }
 
     /// Kills the server that the others have elected to lead the stream. None if they elect nobody.

@@ -5,6 +5,8 @@
 //! All of it runs on one machine, so that processes wait for each other's turn, and not for a network.
 
 mod keeper;
+mod shards;
+mod slow;
 
 use crate::figures::Figures;
 use crate::http::HttpClient;
@@ -26,6 +28,7 @@ use tempfile::TempDir;
 
 pub(crate) use keeper::Keeper;
 use keeper::Keeping;
+pub(crate) use shards::{RATE_MIN, SHARDS, SHARE, Spread};
 
 /// Producers of the life cycles, and as many workers.
 pub(crate) const CONNECTIONS: usize = 64;
@@ -63,14 +66,14 @@ struct Node {
 
 impl Node {
     /// Starts one that has nothing yet.
-    fn start(program: &Path, dir: &Path, url: &str, name: &str) -> Result<Self> {
+    fn start(program: &Path, dir: &Path, url: &str, name: &str, more: &[&str]) -> Result<Self> {
         let (http, cluster) = (free_address()?, free_address()?);
         let command = |data: &Path, workq: SocketAddr| {
             let mut command = Command::new(program);
             command.args(["serve", "--log", url, "--node", name, "--data"]).arg(data);
             command.args(["--cluster-listen", &cluster.to_string()]);
             command.args(["--workq", &workq.to_string(), "--http", &http.to_string()]);
-            command.args(["--gearman", "off", "--jobd-master", "off"]);
+            command.args(["--gearman", "off", "--jobd-master", "off"]).args(more);
             Ok(command)
         };
         let (workq, process, folder) = server::start(&format!("node {name}"), dir, command)?;
@@ -137,7 +140,7 @@ impl Site {
     }
 
     fn add(&mut self, name: &str) -> Result<()> {
-        self.nodes.push(Node::start(&self.program, &self.dir, &self.keeping.url(), name)?);
+        self.nodes.push(Node::start(&self.program, &self.dir, &self.keeping.url(), name, &[])?);
         Ok(())
     }
 

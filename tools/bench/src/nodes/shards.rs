@@ -1,0 +1,111 @@
+//! Queues on one log and on several, where the log is the limit: each of its servers has a small share of one
+//! processor, as if it were a small machine of its own.
+
+use super::{CLUSTER_PATH, Keeper, LOOK_PAUSE, NAMES, Node, PATIENCE, keeper::Keeping, status};
+use crate::figures::Figures;
+use crate::load::{self, Checker, Jobs, Plan, Target};
+use crate::suite::Bound;
+use crate::wire::Wire;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+/// Logs of the second contestant.
+pub(crate) const SHARDS: u8 = 4;
+/// Queues, on whichever shards their names are.
+const QUEUES: usize = 32;
+/// Producers of each queue, and as many workers.
+const CONNECTIONS_PER_QUEUE: usize = 8;
+/// What each server of the log has of a processor.
+pub(crate) const SHARE: f64 = 0.15;
+/// With as many shards as that, life cycles are so much faster than with one.
+pub(crate) const RATE_MIN: Bound = Bound::AtLeast(1.5);
+
+/// Nodes, what keeps their logs, and what they were sent.
+pub(crate) struct Spread {
+    // Before the servers that they work on.
+    nodes: Vec<Node>,
+    _keeping: Keeping,
+    families: Vec<Family>,
+}
+
+/// Jobs of one queue.
+struct Family {
+    jobs: Jobs,
+    submitted: u64,
+    checker: Checker,
+}
+
+impl Spread {
+    /// Starts servers, and nodes on so many logs there.
+    pub(crate) fn open(program: &Path, dir: &Path, keeper: Keeper, shards: u8) -> Result<Self> {
+        let keeping = keeper.start();
+        let url = keeping.url();
+        let count = shards.to_string();
+        let more: &[&str] = if shards > 1 { &["--shards", &count] } else { &[] };
+        let nodes = NAMES.iter().map(|name| Node::start(program, dir, &url, name, more));
+        let nodes = nodes.collect::<Result<Vec<_>>>()?;
+        let family = |_| Family {
+            jobs: Jobs::fresh(Wire::Workq),
+            submitted: 0,
+            checker: Checker::default(),
+        };
+        let families = (0..QUEUES).map(family).collect();
+        let spread = Self { nodes, _keeping: keeping, families };
+        spread.await_leaders()?;
+        spread._keeping.slow_down(SHARE)?;
+        Ok(spread)
+    }
+
+    /// Waits until each log has a leader, by what all nodes say.
+    fn await_leaders(&self) -> Result<()> {
+        let began = Instant::now();
+        while !self.nodes.iter().all(|node| status(node.http).is_ok_and(|said| is_led(&said))) {
+            ensure!(began.elapsed() < PATIENCE, "not all logs have leaders: see {CLUSTER_PATH}");
+            thread::sleep(LOOK_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Life cycles in all queues at once, through all nodes.
+    pub(crate) fn cycle(&mut self, count: u64) -> Result<Figures> {
+        let per_queue = count / QUEUES as u64;
+        let addresses: Vec<_> = self.nodes.iter().map(|node| node.workq).collect();
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let threads = self.families.iter_mut().zip(addresses.iter().cycle());
+            let threads: Vec<_> = threads
+                .map(|(family, address)| {
+                    let target = Target { address: *address, tls: None, token: None };
+                    scope.spawn(move || family.cycle(&target, per_queue))
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().ok().context("the load of a queue panicked")?
+            })
+        })?;
+        let done = (per_queue * QUEUES as u64) as f64;
+        let rate_per_s = Some(done / began.elapsed().as_secs_f64());
+        Ok(Figures { rate_per_s, ..Figures::default() })
+    }
+}
+
+impl Family {
+    fn cycle(&mut self, target: &Target, count: u64) -> Result<()> {
+        let plan = Plan::life_cycles(count, CONNECTIONS_PER_QUEUE);
+        let plan = Plan { first: self.submitted, ..plan };
+        load::run(target, &self.jobs, plan, &mut self.checker)?;
+        self.submitted += count;
+        Ok(self.checker.verdict(self.submitted)?)
+    }
+}
+
+/// Whether each log has a leader, by what a node says.
+fn is_led(said: &Value) -> bool {
+    match said["shards"].as_array() {
+        Some(shards) => shards.iter().all(|shard| !shard["leader"].is_null()),
+        None => !said["leader"].is_null(),
+    }
+}
