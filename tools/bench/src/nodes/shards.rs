@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Logs of the second contestant.
 pub(crate) const SHARDS: u8 = 4;
@@ -18,8 +18,10 @@ pub(crate) const SHARDS: u8 = 4;
 const QUEUES: usize = 32;
 /// Producers of each queue, and as many workers.
 const CONNECTIONS_PER_QUEUE: usize = 8;
+/// Leaders that have not changed for so long stay: a node takes over what it is first for after 10 s.
+const STEADY: Duration = Duration::from_secs(15);
 /// What each server of the log has of a processor.
-pub(crate) const SHARE: f64 = 0.15;
+pub(crate) const SHARE: f64 = 0.25;
 /// With as many shards as that, life cycles are so much faster than with one.
 pub(crate) const RATE_MIN: Bound = Bound::AtLeast(1.5);
 
@@ -59,14 +61,22 @@ impl Spread {
         Ok(spread)
     }
 
-    /// Waits until each log has a leader, by what all nodes say.
+    /// Waits until each log has a leader, by what all nodes say, and it has stayed the same for long.
     fn await_leaders(&self) -> Result<()> {
-        let began = Instant::now();
-        while !self.nodes.iter().all(|node| status(node.http).is_ok_and(|said| is_led(&said))) {
+        let (began, mut since, mut before) = (Instant::now(), Instant::now(), vec![]);
+        loop {
+            let said = self.nodes.iter().map(|node| status(node.http).map(|said| leaders(&said)));
+            let now = said.collect::<Result<Vec<_>>>().unwrap_or_default();
+            let are_led = !now.is_empty() && now.iter().flatten().all(|leader| !leader.is_null());
+            if !are_led || now != before {
+                (since, before) = (Instant::now(), now);
+            }
+            if since.elapsed() > STEADY {
+                return Ok(());
+            }
             ensure!(began.elapsed() < PATIENCE, "not all logs have leaders: see {CLUSTER_PATH}");
             thread::sleep(LOOK_PAUSE);
         }
-        Ok(())
     }
 
     /// Life cycles in all queues at once, through all nodes.
@@ -102,10 +112,10 @@ impl Family {
     }
 }
 
-/// Whether each log has a leader, by what a node says.
-fn is_led(said: &Value) -> bool {
+/// Who leads each log, by what a node says.
+fn leaders(said: &Value) -> Vec<Value> {
     match said["shards"].as_array() {
-        Some(shards) => shards.iter().all(|shard| !shard["leader"].is_null()),
-        None => !said["leader"].is_null(),
+        Some(shards) => shards.iter().map(|shard| shard["leader"].clone()).collect(),
+        None => vec![said["leader"].clone()],
     }
 }
