@@ -508,7 +508,9 @@ impl Session<'_> {
         scenario.series = vec![empty(&several), empty("one log")];
         for round in 1..=self.runs {
             for (at, shards) in [(0, nodes::SHARDS), (1, 1)] {
-                let mut spread = nodes::Spread::open(program, dir, keeper, shards)?;
+                // Too few jobs to see more than that it works, also where there are no control groups.
+                let share = (!self.args.quick).then_some(nodes::SHARE);
+                let mut spread = nodes::Spread::open(program, dir, keeper, shards, share)?;
                 spread.cycle(jobs / 10)?;
                 let figures = spread.cycle(jobs)?;
                 self.progress(suite, round, &scenario.series[at].server, &figures);

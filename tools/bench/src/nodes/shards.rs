@@ -29,7 +29,7 @@ pub(crate) const RATE_MIN: Bound = Bound::AtLeast(1.5);
 pub(crate) struct Spread {
     // Before the servers that they work on.
     nodes: Vec<Node>,
-    _keeping: Keeping,
+    keeping: Keeping,
     families: Vec<Family>,
 }
 
@@ -41,8 +41,15 @@ struct Family {
 }
 
 impl Spread {
-    /// Starts servers, and nodes on so many logs there.
-    pub(crate) fn open(program: &Path, dir: &Path, keeper: Keeper, shards: u8) -> Result<Self> {
+    /// Starts servers, and nodes on so many logs there. Each server is slowed down to this share of a
+    /// processor, if there is one.
+    pub(crate) fn open(
+        program: &Path,
+        dir: &Path,
+        keeper: Keeper,
+        shards: u8,
+        share: Option<f64>,
+    ) -> Result<Self> {
         let keeping = keeper.start();
         let url = keeping.url();
         let count = shards.to_string();
@@ -55,14 +62,15 @@ impl Spread {
             checker: Checker::default(),
         };
         let families = (0..QUEUES).map(family).collect();
-        let spread = Self { nodes, _keeping: keeping, families };
-        spread.await_leaders()?;
-        spread._keeping.slow_down(SHARE)?;
+        let spread = Self { nodes, keeping, families };
+        // Where there is one log, whoever leads it stays.
+        spread.await_leaders(if shards > 1 { STEADY } else { Duration::ZERO })?;
+        share.map_or(Ok(()), |share| spread.keeping.slow_down(share))?;
         Ok(spread)
     }
 
-    /// Waits until each log has a leader, by what all nodes say, and it has stayed the same for long.
-    fn await_leaders(&self) -> Result<()> {
+    /// Waits until each log has a leader, by what all nodes say, and it has stayed the same for so long.
+    fn await_leaders(&self, steady: Duration) -> Result<()> {
         let (began, mut since, mut before) = (Instant::now(), Instant::now(), vec![]);
         loop {
             let said = self.nodes.iter().map(|node| status(node.http).map(|said| leaders(&said)));
@@ -71,7 +79,7 @@ impl Spread {
             if !are_led || now != before {
                 (since, before) = (Instant::now(), now);
             }
-            if since.elapsed() > STEADY {
+            if are_led && since.elapsed() >= steady {
                 return Ok(());
             }
             ensure!(began.elapsed() < PATIENCE, "not all logs have leaders: see {CLUSTER_PATH}");
