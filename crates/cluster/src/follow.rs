@@ -291,7 +291,7 @@ impl Follower<'_, '_> {
             (state.position, state.epoch) = (self.next.0, self.fold.epoch());
         }
         if has_begun {
-            self.node.has_begun();
+            self.node.note_begun();
         }
     }
 

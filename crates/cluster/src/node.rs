@@ -297,7 +297,7 @@ impl Node {
     }
 
     /// The log is one that a server has begun on, and the one that this node is to follow.
-    pub(crate) fn has_begun(&self) {
+    pub(crate) fn note_begun(&self) {
         if !std::mem::replace(&mut self.state().has_begun, true) {
             self.shared.changed.notify_all();
         }
@@ -355,7 +355,7 @@ impl Node {
             state.engine = Some(engine.clone());
             state.is_reluctant = false;
         }
-        self.has_begun();
+        self.note_begun();
         self.turn_into(Role::Leader);
         Leadership { node: self.clone(), engine, epoch }
     }

@@ -3,10 +3,25 @@
 //! Whoever knows the same candidates finds the same one, and one that is added or goes moves only what is
 //! its own.
 
+use std::cmp::Reverse;
+use std::ops::Range;
+
 /// What a candidate draws for a name. Programs of all versions have to agree: it never changes.
 #[must_use]
 pub fn score(name: &[u8], candidate: u64) -> u64 {
-    mixed(hashed(name) ^ mixed(candidate))
+    drawn(hashed(name), candidate)
+}
+
+/// The candidate that has a name; none of no candidates.
+#[must_use]
+pub fn first(name: &[u8], candidates: Range<u64>) -> Option<u64> {
+    let name = hashed(name);
+    // Of equal scores the lower number's counts, so that the answer is one.
+    candidates.max_by_key(|candidate| (drawn(name, *candidate), Reverse(*candidate)))
+}
+
+fn drawn(name: u64, candidate: u64) -> u64 {
+    mixed(name ^ mixed(candidate))
 }
 
 /// FNV-1a, 64 bits.
@@ -17,7 +32,8 @@ fn hashed(bytes: &[u8]) -> u64 {
 }
 
 /// The finalizer of SplitMix64: each bit of what comes out depends on each bit of what went in.
-fn mixed(mut bits: u64) -> u64 {
+#[must_use]
+pub fn mixed(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

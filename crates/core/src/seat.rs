@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::rendezvous::score;
+use crate::rendezvous::first;
 
 /// The place of one log among all that make a cluster. It is written down when a server first begins on the
 /// log, and never changes: where queues are, and what ids say, depends on it.
@@ -19,18 +19,16 @@ impl Seat {
     /// share of the queues, and no queue moves between others.
     #[must_use]
     pub fn shard_of(self, queue: &[u8]) -> u8 {
-        if queue == OF_JOBQ {
+        if queue == JOBQ_QUEUE {
             return 0;
         }
-        // Of equal scores the lower shard's counts, so that the answer is one.
-        let best = (0..self.shards)
-            .max_by_key(|shard| (score(queue, u64::from(*shard)), std::cmp::Reverse(*shard)));
-        best.unwrap_or_default()
+        let shard = first(queue, 0..u64::from(self.shards));
+        shard.and_then(|shard| u8::try_from(shard).ok()).unwrap_or_default()
     }
 }
 
 /// The queue of Jobq's jobs whose creator names none. Jobq's queries are about the first shard's jobs.
-const OF_JOBQ: &[u8] = b"jobq";
+pub const JOBQ_QUEUE: &[u8] = b"jobq";
 
 impl Default for Seat {
     /// The only one.

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use spindle_core::seat::JOBQ_QUEUE;
 use spindle_http::{BodyLimits, Code, Problem};
 
 use super::asked::{Asked, Head};
@@ -221,9 +222,6 @@ impl Routing {
         Ok((shard, whole_if_ok(answer, shard).await?))
     }
 }
-
-/// The queue of Jobq's jobs whose creator names none.
-const JOBQ_QUEUE: &[u8] = b"jobq";
 
 /// An answer's body; another answer than 200 is that to the whole request.
 pub(super) async fn whole_if_ok(

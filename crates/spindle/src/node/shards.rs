@@ -41,7 +41,7 @@ pub(super) fn serve(
     let carrier = start_carrier()?;
     let all: Vec<&Threshold> = thresholds.iter().collect();
     carrier.let_in(listener, &all).context("cannot use the cluster's address")?;
-    let crossing = Arc::new(Ways(Crossing::between(&nodes)));
+    let crossing = Arc::new(Leaders(Crossing::between(&nodes)));
     let routers = Routers::open(resolved, &base, &carrier, crossing, &nodes)?;
     let (masters, of_master) =
         claim(config.doors().filter(|(door, _)| *door == jobd_master::DOOR))?;
@@ -83,9 +83,9 @@ fn start_nodes(
 }
 
 /// How routers reach the leaders of shards.
-struct Ways(Crossing);
+struct Leaders(Crossing);
 
-impl Reach for Ways {
+impl Reach for Leaders {
     fn reach<'a>(&'a self, shard: Shard, door: &'static str, client: &'a Peer) -> Reached<'a> {
         Box::pin(async move {
             let (stream, deposed) = self.0.reach(shard.0, door, client).await?;

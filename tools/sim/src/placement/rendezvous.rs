@@ -1,5 +1,7 @@
 //! Weighted rendezvous hashing: each node draws a score for each shard, and the highest scores have it.
 
+use spindle_core::rendezvous::mixed;
+
 /// A node: its number for ever, and its share of the shards beside the others'.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Node {
@@ -29,14 +31,6 @@ fn score(seed: u64, shard: u64, node: &Node) -> f64 {
     // 53 bits, and never 0 or 1.
     let even = ((drawn >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     -node.weight / even.ln()
-}
-
-/// The finalizer of SplitMix64: each bit of what comes out depends on each bit of what went in.
-fn mixed(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]
