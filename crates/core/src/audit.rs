@@ -136,11 +136,13 @@ pub enum Action {
     CancelBatch = 28,
     /// The node that led the log was asked to let another one lead.
     StepDown = 29,
+    /// A queue was moved to another shard.
+    MoveQueue = 30,
 }
 
 impl Action {
     /// All that an entry may have.
-    pub const ALL: [Action; 29] = [
+    pub const ALL: [Action; 30] = [
         Action::Delete,
         Action::Cancel,
         Action::Retry,
@@ -170,6 +172,7 @@ impl Action {
         Action::RunSchedule,
         Action::CancelBatch,
         Action::StepDown,
+        Action::MoveQueue,
     ];
 }
 

@@ -207,6 +207,48 @@ pub enum Command {
         /// Which batch.
         id: JobId,
     },
+    /// A person moves a queue to another shard. For the first shard's log, which has the map: see
+    /// [`places`](crate::places).
+    PlaceQueue {
+        /// Which queue.
+        queue: Bytes,
+        /// Where to.
+        shard: u8,
+    },
+    /// A shard has nothing of a queue any more that has moved. For the first shard's log.
+    EndDrain {
+        /// Which queue.
+        queue: Bytes,
+        /// Which move.
+        version: u64,
+        /// Which shard.
+        shard: u8,
+    },
+    /// This shard learns where a queue is.
+    KnowPlace {
+        /// Which queue.
+        queue: Bytes,
+        /// Which move.
+        version: u64,
+        /// The shard that is to take its jobs.
+        shard: u8,
+        /// If that is this one: the settings that the queue had where it was.
+        settings: Option<Box<QueueSettings>>,
+    },
+    /// This shard takes no new jobs of a queue that moves away, from now on.
+    SealQueue {
+        /// Which queue.
+        queue: Bytes,
+        /// Which move.
+        version: u64,
+    },
+    /// This shard leaves a queue that has moved away, if it has nothing of it any more.
+    LeaveQueue {
+        /// Which queue.
+        queue: Bytes,
+        /// Which move.
+        version: u64,
+    },
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.

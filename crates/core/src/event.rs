@@ -8,6 +8,7 @@ use crate::batch::{Batch, BatchCounts};
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
+use crate::places::{Known, Placed, Places};
 use crate::queue::{BucketImage, Constraint, QueueSettings};
 use crate::schedule::{Progress, Schedule};
 use crate::seat::Seat;
@@ -128,6 +129,10 @@ events! {
     32 BatchesCounted(BatchesCounted),
     /// Batches are gone.
     33 BatchesGone(BatchesGone),
+    /// The map has another place for a queue, or fewer shards that drain.
+    34 QueuePlaced(Placed),
+    /// This shard knows of another place of a queue, or has nothing of it any more.
+    35 PlaceKnown(Known),
 }
 
 /// See [`Event::Leased`].
@@ -575,6 +580,9 @@ pub struct Server {
     /// Of how many; 0 of a log that is the only one.
     #[prost(uint32, tag = "12")]
     pub shards: u32,
+    /// Where queues are that were moved.
+    #[prost(message, required, tag = "13")]
+    pub places: Places,
 }
 
 impl Server {

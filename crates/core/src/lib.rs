@@ -15,6 +15,7 @@ pub mod event;
 pub mod glob;
 pub mod job;
 pub mod payload;
+pub mod places;
 pub mod policy;
 pub mod queue;
 pub mod rendezvous;

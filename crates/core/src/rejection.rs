@@ -69,6 +69,15 @@ pub enum Rejection {
     /// The queue is on another shard.
     #[error("the queue is on shard {0}")]
     OtherShard(u8),
+    /// The queue is on the first shard for ever.
+    #[error("the queue stays on the first shard")]
+    StaysPut,
+    /// The queue is on its way to another shard, where its settings can be changed in a moment.
+    #[error("the queue is moving to another shard")]
+    Moves,
+    /// There is something of the queue.
+    #[error("the queue is in use")]
+    InUse,
     /// Another log of the cluster was meant, or a cluster of another number of shards.
     #[error("it is {0}")]
     OtherSeat(Seat),

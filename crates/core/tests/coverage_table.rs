@@ -93,6 +93,16 @@ table! { COMMANDS of Command:
     SealBatch => "an_empty_batch_is_done_when_it_is_sealed", "Command::SealBatch {", "apply_seal";
     CancelBatch => "a_cancelled_batch_is_sealed_and_says_so", "Command::CancelBatch {",
         "apply_seal";
+    PlaceQueue => "a_queue_that_moves_is_on_the_map_with_all_shards_that_may_have_jobs_of_it",
+        "Command::PlaceQueue {", "apply_place";
+    EndDrain => "a_queue_that_moves_is_on_the_map_with_all_shards_that_may_have_jobs_of_it",
+        "Command::EndDrain {", "refuse_end_of_drain";
+    KnowPlace => "a_shard_takes_the_jobs_and_the_settings_of_a_queue_that_it_knows_to_be_there",
+        "Command::KnowPlace {", "refuse_known_place";
+    SealQueue => "a_queue_that_is_offered_goes_on_with_settings_that_stay_until_it_is_sealed",
+        "Command::SealQueue {", "refuse_step";
+    LeaveQueue => "a_shard_leaves_a_queue_that_it_has_nothing_of_and_then_takes_nothing_of_it",
+        "Command::LeaveQueue {", "refuse_step";
     Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
         "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
@@ -152,6 +162,9 @@ table! { EVENTS of Event:
         "count_batches";
     BatchesGone => "an_ended_batch_is_kept_as_long_as_asked_and_a_dead_one_in_another_counts_as_gone",
         "fn batches(", "forget_batches";
+    QueuePlaced => "what_cannot_move_is_refused", "Command::PlaceQueue {", "compare_places";
+    PlaceKnown => "a_shard_that_a_queue_leaves_takes_only_what_belongs_to_its_jobs",
+        "Command::KnowPlace {", "stands";
     BlockerEnded => "a_job_runs_only_when_those_before_it_have_ended", "fn blockers(",
         "settle_dependents";
 }

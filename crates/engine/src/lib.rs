@@ -41,6 +41,7 @@ mod inner;
 mod lead;
 mod observe;
 mod options;
+mod places;
 mod read;
 mod replica;
 mod schedules;
@@ -73,6 +74,7 @@ pub use observe::{
     Tally, WorkerView, failure_words, fingerprint_of,
 };
 pub use options::{Faults, Options};
+pub use places::PlacesBoard;
 pub use read::{
     BlockerNow, Counts, EventSummary, Explanation, FeedError, FeedEvent, FeedId, FeedIdError,
     FeedPage, FetchError, FlowNode, JobFlow, JobLine, JobProgress, JobRef, QueueLine, QueueView,
@@ -88,7 +90,8 @@ pub use spindle_matching::{
 pub use spindle_schedule::{Timing, TimingError};
 pub use start::{Each, Fold, StartError, Takeover, fold_state};
 pub use views::{
-    AuditLog, Batches, Constraints, Feed, Jobs, Leases, Observe, Queues, Replica, Schedules, Waits,
+    AuditLog, Batches, Constraints, Feed, Jobs, Leases, Moves, Observe, Queues, Replica, Schedules,
+    Waits,
 };
 pub use wait::{Activity, Caller, Progress, SleepReply};
 pub use wait::{OUTPUT_BYTES_MAX, OUTPUT_PIECE_BYTES_MAX, OutputFrom, OutputPage, OutputPiece};

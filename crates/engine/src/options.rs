@@ -7,6 +7,7 @@ use spindle_core::job::Origin;
 use spindle_core::seat::Seat;
 
 use crate::commit::record::VERSION;
+use crate::places::PlacesBoard;
 use crate::spans::SpanSink;
 
 /// Settings of an engine.
@@ -51,6 +52,8 @@ pub struct Options {
     pub nonce: [u8; 16],
     /// The newest version of records that it reads; another one than the program's only in tests.
     pub format: u8,
+    /// Where what a followed log has of places is shown.
+    pub board: PlacesBoard,
     /// Who takes the spans of jobs that belong to a trace; none costs nothing.
     pub spans: Option<Arc<dyn SpanSink>>,
     /// Switches that only the simulator turns on.
@@ -87,6 +90,7 @@ impl Default for Options {
             seed: 0,
             nonce: [0; 16],
             format: VERSION,
+            board: PlacesBoard::default(),
             spans: None,
             faults: Faults::default(),
         }

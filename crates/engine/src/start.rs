@@ -319,6 +319,9 @@ fn fold<T: Send>(
             if decoded.caught_up && !std::mem::replace(&mut is_indexed, true) {
                 index_keys(inner);
             }
+            if decoded.caught_up {
+                inner.options.board.show(&inner.state.server().places);
+            }
             empty.try_send(decoded).ok();
         }
         if !is_indexed {

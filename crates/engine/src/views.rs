@@ -36,6 +36,8 @@ views! {
     schedules Schedules;
     /// Batches: opening and sealing them, and looking at them.
     batches Batches;
+    /// Queues that move between shards.
+    moves Moves;
     /// The feed of everything that happens.
     feed Feed;
     /// Numbers for people and dashboards.

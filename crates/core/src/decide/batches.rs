@@ -7,7 +7,7 @@ use crate::batch::{
     BATCH_DEPTH_MAX, BATCH_JOBS_MAX, BATCH_NAME_BYTES_MAX, BATCHES_MAX, Batch, Counted,
 };
 use crate::command::OpenBatch;
-use crate::decide::{Context, Decided, check_queue, refuse_if};
+use crate::decide::{Context, Decided, check_place_of, check_queue_of_any_shard, refuse_if};
 use crate::event::{BatchCount, BatchSet, BatchesCounted, Event};
 use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
@@ -18,13 +18,14 @@ use crate::state::State;
 const CIRCLE_LOOKS_MAX: usize = 10_000;
 
 pub(super) fn open(cx: &mut Context<'_>, open: &OpenBatch) -> Decided {
-    check_queue(cx.state, &open.queue)?;
+    check_queue_of_any_shard(cx.state, &open.queue)?;
     let check = |what, holds: bool| refuse_if(!holds, Rejection::OutOfRange(what));
     check("batch name", open.name.len() <= BATCH_NAME_BYTES_MAX)?;
     check("batch key", open.key.len() <= BATCH_NAME_BYTES_MAX)?;
     if let Some(id) = cx.state.batch_by_key(&open.key) {
         return Err(Rejection::KeyTaken(id));
     }
+    check_place_of(cx.state, &open.queue, open.parent.is_some())?;
     check("the number of batches", cx.state.batches_count() < BATCHES_MAX)?;
     cx.check_new_id(open.id)?;
     if let Some(parent) = open.parent {

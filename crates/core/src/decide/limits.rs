@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::command::Matched;
+use crate::decide::places::{Stands, stands};
 use crate::decide::{Context, Decided, check_queue, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled, Server};
 use crate::job::{JobId, LABELS_MAX};
@@ -24,6 +25,7 @@ const PRIORITY_CLASSES: usize = 3;
 
 pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) -> Decided {
     check_queue(cx.state, name)?;
+    refuse_if(stands(cx.state, name) == Stands::Offered, Rejection::Moves)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;
     let ages = |step_ms: u64| (1..=AGING_MS_MAX).contains(&step_ms);

@@ -8,6 +8,7 @@ mod flows;
 mod hold;
 mod lease;
 mod limits;
+mod places;
 mod room;
 mod schedules;
 mod submit;
@@ -20,6 +21,8 @@ pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 use bytes::Bytes;
 
 use crate::audit::AuditEntry;
+use places::Stands;
+
 use crate::command::{Claim, Command, Finish, Lease, Submit};
 use crate::event::Event;
 use crate::job::{self, JobId, Label};
@@ -98,11 +101,16 @@ fn refuse_if(applies: bool, reason: Rejection) -> Decided {
 /// Whether there is, or may be, a queue of this name.
 fn check_queue(state: &State, name: &[u8]) -> Decided {
     check_queue_of_any_shard(state, name)?;
-    let seat = state.server().seat().filter(|seat| seat.shards > 1);
-    let elsewhere = seat.map(|seat| (seat.shard, seat.shard_of(name)));
-    match elsewhere {
-        Some((here, shard)) if shard != here => Err(Rejection::OtherShard(shard)),
-        _ => Ok(()),
+    check_place_of(state, name, false)
+}
+
+/// Whether a queue of this name takes something here. What is bound to jobs that are here comes here as long
+/// as the queue is not gone.
+fn check_place_of(state: &State, name: &[u8], is_bound: bool) -> Decided {
+    match places::stands(state, name) {
+        Stands::Here | Stands::Offered => Ok(()),
+        Stands::Sealed(_) if is_bound => Ok(()),
+        Stands::Sealed(shard) | Stands::There(shard) => Err(Rejection::OtherShard(shard)),
     }
 }
 
@@ -262,6 +270,15 @@ fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::OpenBatch(open) => batches::open(cx, open),
         Command::SealBatch { id } => batches::seal(cx, *id),
         Command::CancelBatch { id } => batches::cancel(cx, *id),
+        Command::PlaceQueue { queue, shard } => places::place_queue(cx, queue, *shard),
+        Command::EndDrain { queue, version, shard } => {
+            places::end_drain(cx, queue, *version, *shard)
+        }
+        Command::KnowPlace { queue, version, shard, settings } => {
+            places::know_place(cx, queue, (*version, *shard), settings.as_deref())
+        }
+        Command::SealQueue { queue, version } => places::seal_queue(cx, queue, *version),
+        Command::LeaveQueue { queue, version } => places::leave_queue(cx, queue, *version),
         Command::Compact(item) => compaction::compact(cx, item),
     }
 }

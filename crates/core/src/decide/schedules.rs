@@ -3,7 +3,7 @@
 use prost::Message as _;
 
 use crate::command::{FireSchedule, Occasion, SetSchedule};
-use crate::decide::{Context, Decided, finish, refuse_if, submit};
+use crate::decide::{Context, Decided, check_place_of, finish, refuse_if, submit};
 use crate::event::{Event, ScheduleFired, ScheduleRemoved, ScheduleSet};
 use crate::job::JobId;
 use crate::payload::{BytesRef, Type};
@@ -29,6 +29,11 @@ pub(super) fn set(cx: &mut Context<'_>, set: &SetSchedule) -> Decided {
     let SetSchedule { schedule, next } = set;
     check(cx, schedule)?;
     let known = cx.state.schedule(&schedule.name);
+    let queue = &schedule.job.queue;
+    // One that is here may be changed where its queue is leaving.
+    if known.is_none_or(|known| known.schedule.job.queue != *queue) {
+        check_place_of(cx.state, queue, false)?;
+    }
     let is_too_many = known.is_none() && cx.state.schedules_count() >= SCHEDULES_MAX;
     refuse_if(is_too_many, Rejection::OutOfRange("the number of schedules"))?;
     let before = known.map_or(0, |known| known.schedule.encoded_len() as u64);

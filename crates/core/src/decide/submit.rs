@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::command::Submit;
 use crate::decide::room::{self, Newcomer};
 use crate::decide::{
-    Context, Decided, batches, check_queue, check_queue_of_any_shard, flows, refuse_if,
+    Context, Decided, batches, check_place_of, check_queue_of_any_shard, flows, refuse_if,
 };
 use crate::event::{Event, Gone};
 use crate::job::{
@@ -24,21 +24,43 @@ pub const TTR_MS_MAX: u64 = u32::MAX as u64 - 1;
 const NAMES_MAX: usize = 64;
 
 pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
-    submit_after(cx, submit, &[])
+    check_names(cx.state, submit)?;
+    let replaced = replaced(cx.state, submit)?;
+    check_place(cx.state, submit, !replaced.is_empty())?;
+    take(cx, submit, &[], replaced)
 }
 
-/// A job comes when these unfinished jobs have ended, which is decided already.
+/// A job comes of a schedule when these unfinished jobs have ended, which is decided already. A schedule's jobs
+/// are where it is, wherever its queue has moved to since.
 pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64]) -> Decided {
-    match submit.origin {
-        Origin::Lightjq => check_queue_of_any_shard(cx.state, &submit.queue)?,
-        _ => check_queue(cx.state, &submit.queue)?,
-    }
-    check_limits(submit)?;
-    cx.check_new_id(submit.id)?;
-    if let Some(taken) = submit.uuid.and_then(|uuid| cx.state.job_by_uuid(&uuid)) {
-        return Err(Rejection::KeyTaken(taken.id()));
-    }
+    check_names(cx.state, submit)?;
     let replaced = replaced(cx.state, submit)?;
+    take(cx, submit, ended, replaced)
+}
+
+/// Whether the job's names can be taken. Before its queue's place is looked at: on a shard that a queue is
+/// leaving names stay taken by the jobs that are there.
+fn check_names(state: &State, submit: &Submit) -> Decided {
+    check_queue_of_any_shard(state, &submit.queue)?;
+    check_limits(submit)?;
+    match submit.uuid.and_then(|uuid| state.job_by_uuid(&uuid)) {
+        Some(taken) => Err(Rejection::KeyTaken(taken.id())),
+        None => Ok(()),
+    }
+}
+
+/// Whether the queue takes the job here. While it is leaving, only what belongs to jobs that are here.
+fn check_place(state: &State, submit: &Submit, replaces: bool) -> Decided {
+    // Jobs of LightJQ are on one shard, whatever their queues.
+    if submit.origin == Origin::Lightjq {
+        return Ok(());
+    }
+    let is_bound = replaces || submit.batch.is_some() || !submit.after.is_empty();
+    check_place_of(state, &submit.queue, is_bound)
+}
+
+fn take(cx: &mut Context<'_>, submit: &Submit, ended: &[u64], replaced: Vec<u64>) -> Decided {
+    cx.check_new_id(submit.id)?;
     // Also without labels: a newer constraint may have one for it.
     refuse_if(
         submit.constraints_revision != cx.state.server().constraints_revision,

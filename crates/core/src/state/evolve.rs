@@ -64,6 +64,8 @@ impl State {
             Event::Started(_)
             | Event::IdsReserved(_)
             | Event::FormatRaised(_)
+            | Event::QueuePlaced(_)
+            | Event::PlaceKnown(_)
             | Event::ServerCompacted(_) => self.on_server(event, at),
         }
         self.note_order(event);
@@ -223,6 +225,11 @@ impl State {
                 server.ids_until = server.ids_until.max(reserved.until);
             }
             Event::FormatRaised(raised) => server.format = server.format.max(raised.version),
+            Event::QueuePlaced(placed) => {
+                let seat = server.seat().unwrap_or_default();
+                server.places.place(placed, seat);
+            }
+            Event::PlaceKnown(known) => server.places.note(known),
             Event::ServerCompacted(compacted) => {
                 server.ids_until = server.ids_until.max(compacted.ids_until);
                 server.epoch = server.epoch.max(compacted.epoch);
@@ -235,6 +242,7 @@ impl State {
                 server.last_audit = server.last_audit.max(compacted.last_audit);
                 server.schedules_revision =
                     server.schedules_revision.max(compacted.schedules_revision);
+                server.places.clone_from(&compacted.places);
                 let done = (compacted.relabelled_revision, compacted.relabelled_below);
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;

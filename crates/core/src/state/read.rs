@@ -143,6 +143,14 @@ impl State {
         if group.ready.is_empty() || !labels.any(is_held) { 0 } else { group.ready.len() }
     }
 
+    /// Whether there is a job, a schedule or a batch of a queue.
+    pub(crate) fn has_any_of(&self, queue: &[u8]) -> bool {
+        let has_jobs = |queue: &Queue| Status::ALL.iter().any(|status| queue.count(*status) > 0);
+        self.queue(queue).is_some_and(has_jobs)
+            || self.schedules(None).any(|it| it.schedule.job.queue == queue)
+            || self.batches_from(JobId(0)).any(|batch| batch.queue == queue)
+    }
+
     /// How many queues there are.
     pub fn queues_count(&self) -> usize {
         self.queue_names.len()

@@ -12,6 +12,7 @@ mod hold;
 mod lease;
 mod limits;
 mod limits_page;
+mod places;
 mod room;
 mod scan;
 mod schedules;

@@ -1,0 +1,126 @@
+//! Where queues are that a person has moved to another shard.
+//!
+//! A queue is on the shard that its name says ([`Seat::shard_of`]) until it is
+//! moved. Where moved queues are is a **map**, which the first shard's log keeps ([`Placed`]). What a shard
+//! does by it, its own log says ([`Known`]): no decision looks into another log. No job moves; new ones come
+//! to another place. So a job's id says where it is for as long as it lives.
+//!
+//! A move goes on over the logs, and whoever leads a shard does its part:
+//!
+//! 1. A person moves the queue: the map has a new version of its place, and the shards that are to *drain*.
+//! 2. Those learn of it. The one that the queue is on *offers* it: it goes on as before, but its settings
+//!    change no more, and stand in what it says.
+//! 3. The shard that it moves to takes the settings. It is *open*: it takes jobs.
+//! 4. Only then the shard that offers it is *sealed*: it takes no new job, so that one which it refuses is
+//!    taken by the other. Jobs that are there are worked there; their names stay taken.
+//! 5. A sealed shard that has nothing of the queue any more *leaves* it, and the map has it drain no more.
+//!    When no shard drains, the queue has moved.
+
+use bytes::Bytes;
+
+use crate::queue::QueueSettings;
+use crate::seat::Seat;
+
+/// Most queues whose place the map has.
+pub const PLACED_MAX: usize = 1_000;
+
+/// Where a queue is that was moved, in the map.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Placed {
+    /// Which queue.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub queue: Bytes,
+    /// The number of this move among all.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// The shard that takes its jobs.
+    #[prost(uint32, tag = "3")]
+    pub shard: u32,
+    /// Shards that may still have jobs of it, ascending.
+    #[prost(uint32, repeated, tag = "4")]
+    pub drains: Vec<u32>,
+}
+
+/// What one shard knows of the place of a queue.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Known {
+    /// Which queue.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub queue: Bytes,
+    /// The move that it knows of.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// The shard that takes its jobs.
+    #[prost(uint32, tag = "3")]
+    pub shard: u32,
+    /// How far it is with it.
+    #[prost(enumeration = "Stage", tag = "4")]
+    pub stage: i32,
+    /// The queue's settings, where it is offered.
+    #[prost(message, optional, tag = "5")]
+    pub settings: Option<QueueSettings>,
+}
+
+/// How far a shard is with a queue that moves or has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum Stage {
+    /// The queue is here.
+    Open = 0,
+    /// It is to move away: its jobs are taken, its settings stay as they are.
+    Offered = 1,
+    /// It takes no new jobs; those that are here are worked here.
+    Sealed = 2,
+    /// There is nothing of it here.
+    Left = 3,
+}
+
+/// What a log has of places: the map is empty on all but the first shard.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Places {
+    /// How many moves there have been.
+    #[prost(uint64, tag = "1")]
+    pub moves: u64,
+    /// The map, in the order of the queues' names.
+    #[prost(message, repeated, tag = "2")]
+    pub map: Vec<Placed>,
+    /// What this shard knows, in the order of the queues' names.
+    #[prost(message, repeated, tag = "3")]
+    pub known: Vec<Known>,
+}
+
+impl Places {
+    /// Where the map has a queue; none if it has never moved.
+    #[must_use]
+    pub fn placed(&self, queue: &[u8]) -> Option<&Placed> {
+        let at = self.map.binary_search_by(|it| it.queue[..].cmp(queue)).ok()?;
+        self.map.get(at)
+    }
+
+    /// What this shard knows of a queue.
+    #[must_use]
+    pub fn known(&self, queue: &[u8]) -> Option<&Known> {
+        let at = self.known.binary_search_by(|it| it.queue[..].cmp(queue)).ok()?;
+        self.known.get(at)
+    }
+
+    /// Changes the map. A queue that is where its name says, and nowhere else, is not on it.
+    pub(crate) fn place(&mut self, placed: &Placed, seat: Seat) {
+        self.moves = self.moves.max(placed.version);
+        let is_home = u32::from(seat.shard_of(&placed.queue)) == placed.shard;
+        let goes = is_home && placed.drains.is_empty();
+        match self.map.binary_search_by(|it| it.queue.cmp(&placed.queue)) {
+            Ok(at) if goes => drop(self.map.remove(at)),
+            Ok(at) => self.map[at] = placed.clone(),
+            Err(_) if goes => {}
+            Err(at) => self.map.insert(at, placed.clone()),
+        }
+    }
+
+    pub(crate) fn note(&mut self, known: &Known) {
+        match self.known.binary_search_by(|it| it.queue.cmp(&known.queue)) {
+            Ok(at) => self.known[at] = known.clone(),
+            Err(at) => self.known.insert(at, known.clone()),
+        }
+    }
+}
