@@ -25,7 +25,7 @@
 //! with its time given; `announcement.rs` is what nodes tell each other, `peers.rs` what was heard of them.
 //! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` what
 //! is said on it first. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
-//! routers reach their leaders.
+//! routers reach their leaders, `moving.rs` how queues move from one to another.
 //!
 //! - Invariant: nothing in this crate answers a client about jobs.
 //! - Invariant: what is heard changes no state but who is heard; only the fold of the log changes who leads.
@@ -37,6 +37,7 @@ mod crossing;
 mod election;
 mod entrance;
 mod follow;
+mod moving;
 mod node;
 mod passage;
 mod peers;
@@ -47,6 +48,7 @@ pub use announcement::Role;
 pub use crossing::Crossing;
 pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;
+pub use moving::Moving;
 pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
 pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
 pub use status::{NodeStatus, Status};

@@ -21,7 +21,8 @@ impl People<'_> {
         // A copy: the name may be a small part of a large read.
         let queue = Bytes::copy_from_slice(queue);
         engine.change(|inner| {
-            let deed = Deed::to_queue(Action::MoveQueue, queue.clone(), format!("to shard {shard}"));
+            let deed =
+                Deed::to_queue(Action::MoveQueue, queue.clone(), format!("to shard {shard}"));
             let place = Command::PlaceQueue { queue, shard };
             Ok(inner.run_for(audit, deed, Some(place), None)?)
         })
