@@ -84,7 +84,8 @@ impl Node {
         self.state().reads = options.format;
         loop {
             let mut ended = None;
-            let options = Options { nonce: rand::random(), ..options.clone() };
+            let board = self.board().clone();
+            let options = Options { nonce: rand::random(), board, ..options.clone() };
             let clock = Arc::clone(&self.shared.options.clock);
             let mut epoch = 0;
             let engine = Engine::follow(clock, options, |fold| {

@@ -48,7 +48,7 @@ pub use announcement::Role;
 pub use crossing::Crossing;
 pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;
-pub use moving::Moving;
+pub use moving::{Moving, Whereabouts};
 pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
 pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
 pub use status::{NodeStatus, Status};

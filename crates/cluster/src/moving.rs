@@ -4,12 +4,14 @@
 //! [`spindle_core::places`] for the parts of a move. Nothing is kept besides: a leader that ends leaves the
 //! move where the logs have it, and the next one goes on.
 
+use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use spindle_core::Command;
 use spindle_core::places::{Known, Placed, Places, Stage};
-use spindle_engine::{Engine, PlacesBoard};
+use spindle_engine::Engine;
 
 use crate::node::Node;
 
@@ -18,39 +20,81 @@ const DURABLE_TIME: Duration = Duration::from_secs(1);
 /// Between two looks whether it is.
 const DURABLE_LOOK: Duration = Duration::from_millis(2);
 
+/// A shard goes on taking a queue's new jobs for so long after another one takes them, too. Every node knows
+/// by then where the queue is: none sends a job only to where it is refused.
+const KNOWN_TIME: Duration = Duration::from_secs(1);
+
 /// One process's part in all moves.
 pub struct Moving {
-    /// By shard: this process's node, and what the node shows while it follows.
-    shards: Vec<(Node, PlacesBoard)>,
+    /// This process's nodes, by shard.
+    nodes: Vec<Node>,
+    /// Since when queues can be sealed, by their moves.
+    sealable: HashMap<(u8, u64), Instant>,
 }
 
 impl Moving {
     /// Between the shards that these nodes follow and lead.
     #[must_use]
-    pub fn between(shards: Vec<(Node, PlacesBoard)>) -> Moving {
-        Moving { shards }
+    pub fn between(nodes: Vec<Node>) -> Moving {
+        Moving { nodes, sealable: HashMap::new() }
     }
 
-    /// Does what is to be done now where this process leads. Returns the map, as far as it is known here.
-    pub fn go_on(&self) -> Option<Places> {
-        let engines: Vec<Option<Engine>> =
-            self.shards.iter().map(|(node, _)| node.state().engine.clone()).collect();
-        let mut all = Vec::with_capacity(self.shards.len());
-        for ((_, board), engine) in self.shards.iter().zip(&engines) {
+    /// Does what is to be done now where this process leads. Returns where queues are that were moved, as far
+    /// as it is known here; none while that is not certain.
+    pub fn go_on(&mut self) -> Option<Vec<Whereabouts>> {
+        let engines: Vec<Option<Engine>> = self.nodes.iter().map(Node::engine).collect();
+        let mut all = Vec::with_capacity(self.nodes.len());
+        for (node, engine) in self.nodes.iter().zip(&engines) {
             all.push(match engine {
                 // Of a leader that cannot commit nothing is known.
                 Some(engine) => durable_places(engine)?,
-                None => board.places(),
+                None => node.board().places(),
             });
         }
+        let mut sealable = HashMap::new();
         for (shard, engine) in (0_u8..).zip(&engines) {
             let Some(engine) = engine else { continue };
             for part in parts(shard, &all) {
+                if let Command::SealQueue { version, .. } = &part {
+                    let since = self.sealable.get(&(shard, *version)).copied();
+                    let since = since.unwrap_or_else(Instant::now);
+                    sealable.insert((shard, *version), since);
+                    if since.elapsed() < KNOWN_TIME {
+                        continue;
+                    }
+                }
                 engine.moves().go_on(&part);
             }
         }
-        all.into_iter().next()
+        self.sealable = sealable;
+        Some(whereabouts(&all))
     }
+}
+
+/// Where a queue is that was moved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Whereabouts {
+    /// Which queue.
+    pub queue: Bytes,
+    /// The shard that may have jobs of it from before.
+    pub drains: Option<u8>,
+    /// The shard that it moves or has moved to.
+    pub to: u8,
+    /// That one is known to be open.
+    pub is_open: bool,
+}
+
+fn whereabouts(all: &[Places]) -> Vec<Whereabouts> {
+    let map = all.first().map(|first| &first.map[..]).unwrap_or_default();
+    map.iter().filter_map(|placed| whereabouts_of(placed, all)).collect()
+}
+
+fn whereabouts_of(placed: &Placed, all: &[Places]) -> Option<Whereabouts> {
+    let queue = placed.queue.clone();
+    let target = all.get(placed.shard as usize).and_then(|places| places.known(&queue));
+    let is_open = target.is_some_and(|known| known.version >= placed.version);
+    let drains = placed.drains.map(u8::try_from).transpose().ok()?;
+    Some(Whereabouts { to: u8::try_from(placed.shard).ok()?, drains, is_open, queue })
 }
 
 /// What an engine's log has of places, once that is durable: another shard acts on it.
@@ -81,12 +125,14 @@ fn parts_of(shard: u8, placed: &Placed, all: &[Places]) -> Vec<Command> {
         let known = all.get(shard as usize)?.known(&queue)?;
         (known.version >= version).then_some(known)
     };
-    let (own, target) = (known(shard.into()), known(placed.shard));
-    let Ok(to) = u8::try_from(placed.shard) else { return Vec::new() };
+    let (Some(drains), Ok(to)) = (placed.drains, u8::try_from(placed.shard)) else {
+        return Vec::new();
+    };
+    let (drained, target) = (known(drains), known(placed.shard));
     let know = |settings| Command::KnowPlace { queue: queue.clone(), version, shard: to, settings };
     let mut parts = Vec::new();
-    if placed.drains.contains(&shard.into()) {
-        parts.extend(match own.map(Known::stage) {
+    if drains == u32::from(shard) {
+        parts.extend(match drained.map(Known::stage) {
             None => Some(know(None)),
             // Before another shard takes its jobs, this one does.
             Some(Stage::Offered) if target.is_some() => {
@@ -95,29 +141,24 @@ fn parts_of(shard: u8, placed: &Placed, all: &[Places]) -> Vec<Command> {
             Some(Stage::Sealed) => Some(Command::LeaveQueue { queue: queue.clone(), version }),
             Some(_) => None,
         });
-    } else if to == shard && own.is_none() {
-        let drains: Option<Vec<&Known>> = placed.drains.iter().map(|it| known(*it)).collect();
-        // Whoever has the settings is among them.
-        if let Some(drains) = drains {
-            let settings = drains.iter().find_map(|known| known.settings.clone());
-            parts.push(know(settings.map(Box::new)));
-        }
+    } else if to == shard
+        && target.is_none()
+        && let Some(drained) = drained
+    {
+        parts.push(know(drained.settings.clone().map(Box::new)));
     }
-    if shard == 0 {
-        let left = |drained: &&u32| known(**drained).is_some_and(|it| it.stage() == Stage::Left);
-        let left = placed.drains.iter().filter(left).filter_map(|it| u8::try_from(*it).ok());
-        parts.extend(left.map(|shard| Command::EndDrain { queue: queue.clone(), version, shard }));
+    if shard == 0 && drained.is_some_and(|drained| drained.stage() == Stage::Left) {
+        parts.push(Command::EndDrain { queue, version });
     }
     parts
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use spindle_core::command::Submit;
-    use spindle_core::job::{Cause, JOB_ID_SEQUENCE_END, Origin};
+    use spindle_core::job::{Cause, JOB_ID_SEQUENCE_END, Key, Origin, Scope};
     use spindle_core::seat::Seat;
     use spindle_core::{
         BytesRef, Decision, Defaults, JobId, Place, Rejection, State, Type, decide,
@@ -156,12 +197,28 @@ mod tests {
             Ok(())
         }
 
-        fn submit(&mut self) -> Result<(), Rejection> {
+        /// Submits a job of this name; one that is taken is refused.
+        fn submit(&mut self, name: u64) -> Result<(), Rejection> {
+            let job = self.job(name);
+            self.next_id += 1;
+            self.run(&job)
+        }
+
+        fn job(&self, name: u64) -> Command {
             let (id, payload) = (JobId(self.next_id), BytesRef::empty(Type::Bytes));
             let mut job = Submit::new(id, QUEUE, Origin::Api, payload);
             job.constraints_revision = self.state.server().constraints_revision;
-            self.next_id += 1;
-            self.run(&Command::Submit(Box::new(job)))
+            job.keys = vec![name_of(name)];
+            Command::Submit(Box::new(job))
+        }
+
+        /// Whether it would take a new job.
+        fn takes(&self) -> bool {
+            decide(&self.state, &self.job(0), 1, &mut Decision::default()).is_ok()
+        }
+
+        fn has(&self, name: u64) -> bool {
+            self.state.job_by_key(&name_of(name)).is_some()
         }
 
         fn delete_all(&mut self) {
@@ -176,6 +233,29 @@ mod tests {
         }
     }
 
+    fn name_of(number: u64) -> Key {
+        let name = number.to_be_bytes().to_vec().into();
+        Key { namespace: Origin::Api as i32, name, scope: Scope::WhileUnfinished as i32 }
+    }
+
+    /// Offers a job as a router does that has read this of all shards: whether it was taken.
+    fn offer(logs: &mut [Log], read: &[Places], name: u64) -> bool {
+        let home = Seat { shard: 0, shards: SHARDS }.shard_of(&QUEUE);
+        let order = match &whereabouts(read)[..] {
+            [] => vec![home],
+            [it] => it.drains.into_iter().chain([it.to]).collect(),
+            more => panic!("{more:?}"),
+        };
+        for shard in order {
+            match logs[usize::from(shard)].submit(name) {
+                Ok(()) => return true,
+                Err(Rejection::KeyTaken(_)) => return false,
+                Err(_) => {}
+            }
+        }
+        false
+    }
+
     /// Each leader acts by what it has read of the others, which may be old.
     #[test]
     fn one_shard_takes_the_jobs_of_a_queue_at_any_time_however_often_and_late_it_moves() {
@@ -184,23 +264,34 @@ mod tests {
             let mut logs: Vec<Log> = (0..SHARDS).map(Log::of).collect();
             // What the leader of each shard has read of all.
             let mut read = vec![vec![Places::default(); SHARDS.into()]; SHARDS.into()];
-            let mut moves = 4;
+            let (mut moves, mut names) = (12, 0);
             for step in 0..400 {
                 let at = random.random_range(0..usize::from(SHARDS));
-                match random.random_range(0..8) {
+                match random.random_range(0..9) {
                     0 if moves > 0 => {
                         moves -= 1;
                         let shard = random.random_range(0..SHARDS);
-                        logs[0].run(&Command::PlaceQueue { queue: QUEUE, shard }).unwrap();
+                        // Refused while it moves.
+                        logs[0].run(&Command::PlaceQueue { queue: QUEUE, shard }).ok();
                     }
                     1 => {
-                        let taken = logs.iter_mut().map(Log::submit).filter(Result::is_ok).count();
-                        assert!(taken > 0, "seed {seed}, step {step}: nobody takes a job");
+                        let takes = logs.iter().any(Log::takes);
+                        assert!(takes, "seed {seed}, step {step}: nobody takes a job");
                     }
                     2 => logs[at].delete_all(),
                     3..5 => {
                         let of = random.random_range(0..usize::from(SHARDS));
                         read[at][of] = logs[of].places();
+                    }
+                    5 => {
+                        // Through a node that has read all: no name that is there is given again.
+                        names += 1;
+                        let all: Vec<Places> = logs.iter().map(Log::places).collect();
+                        assert!(offer(&mut logs, &all, names), "seed {seed}, step {step}");
+                        let name = random.random_range(1..=names);
+                        let is_there = logs.iter().any(|log| log.has(name));
+                        let taken = offer(&mut logs, &all, name);
+                        assert_eq!(taken, !is_there, "seed {seed}, step {step}");
                     }
                     _ => {
                         read[at][at] = logs[at].places();
@@ -215,9 +306,9 @@ mod tests {
             let map = logs[0].places().map;
             let home = Seat { shard: 0, shards: SHARDS }.shard_of(&QUEUE);
             let on = map.first().map_or(u32::from(home), |placed| placed.shard);
-            assert!(map.iter().all(|placed| placed.drains.is_empty()), "seed {seed}: {map:?}");
-            for (shard, log) in (0..).zip(&mut logs) {
-                assert_eq!(log.submit().is_ok(), shard == on, "seed {seed}, shard {shard}");
+            assert!(map.iter().all(|placed| placed.drains.is_none()), "seed {seed}: {map:?}");
+            for (shard, log) in (0..).zip(&logs) {
+                assert_eq!(log.takes(), shard == on, "seed {seed}, shard {shard}");
             }
         }
     }

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use spindle_engine::{Clock, Engine};
+use spindle_core::places::Places;
+use spindle_engine::{Clock, Engine, PlacesBoard};
 use spindle_log::SharedLog;
 use tokio::sync::watch;
 
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub state: Mutex<State>,
     /// Something is to be announced, or the node stops.
     changed: Condvar,
+    /// What the log has of queues that were moved, while this node follows it.
+    board: PlacesBoard,
     /// Where clients are handed on to; none while nobody leads, or this node does.
     leader: watch::Sender<Option<Leader>>,
 }
@@ -200,6 +203,7 @@ impl Node {
             run: random_hex(),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            board: PlacesBoard::default(),
             leader: watch::Sender::new(None),
         });
         let weak = Arc::downgrade(&shared);
@@ -216,6 +220,23 @@ impl Node {
     /// Which of several logs it follows and leads; none where there is one.
     pub(crate) fn shard(&self) -> Option<u8> {
         self.shared.options.shard.as_ref().map(|seat| seat.shard)
+    }
+
+    /// What the log has of queues that were moved, for people: it may be a moment ahead of the log, or behind.
+    pub fn places(&self) -> Places {
+        match self.engine() {
+            Some(engine) => engine.moves().places().without_waiting("it is for people"),
+            None => self.shared.board.places(),
+        }
+    }
+
+    /// The engine, while this node leads.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.state().engine.clone()
+    }
+
+    pub(crate) fn board(&self) -> &PlacesBoard {
+        &self.shared.board
     }
 
     /// What it does now.

@@ -215,14 +215,12 @@ pub enum Command {
         /// Where to.
         shard: u8,
     },
-    /// A shard has nothing of a queue any more that has moved. For the first shard's log.
+    /// The shard that a queue has moved from has nothing of it any more. For the first shard's log.
     EndDrain {
         /// Which queue.
         queue: Bytes,
         /// Which move.
         version: u64,
-        /// Which shard.
-        shard: u8,
     },
     /// This shard learns where a queue is.
     KnowPlace {

@@ -27,7 +27,7 @@ mod decide;
 mod failure_text;
 mod fast_decode;
 mod fast_encode;
-mod rejection;
+pub mod rejection;
 mod reservations;
 mod tries;
 

@@ -7,14 +7,17 @@
 //!
 //! A move goes on over the logs, and whoever leads a shard does its part:
 //!
-//! 1. A person moves the queue: the map has a new version of its place, and the shards that are to *drain*.
-//! 2. Those learn of it. The one that the queue is on *offers* it: it goes on as before, but its settings
-//!    change no more, and stand in what it says.
+//! 1. A person moves the queue: the map has a new version of its place, and the shard that is to *drain*.
+//! 2. That one learns of it, and *offers* the queue: it goes on as before, but the queue's settings change no
+//!    more, and stand in what it says.
 //! 3. The shard that it moves to takes the settings. It is *open*: it takes jobs.
-//! 4. Only then the shard that offers it is *sealed*: it takes no new job, so that one which it refuses is
-//!    taken by the other. Jobs that are there are worked there; their names stay taken.
-//! 5. A sealed shard that has nothing of the queue any more *leaves* it, and the map has it drain no more.
-//!    When no shard drains, the queue has moved.
+//! 4. Only then the one that offers it is *sealed*: it takes no new job, so that one which it refuses is taken
+//!    by the other. Jobs that are there are worked there; their names stay taken.
+//! 5. A sealed shard that has nothing of the queue any more *leaves* it, and the map has it drain no more: the
+//!    queue has moved. Only then it can be moved again.
+//!
+//! Whoever brings a job asks the shard that drains first, and the one that the queue moves to only if that
+//! refuses it because of its place. So no name is taken on both.
 
 use bytes::Bytes;
 
@@ -36,9 +39,9 @@ pub struct Placed {
     /// The shard that takes its jobs.
     #[prost(uint32, tag = "3")]
     pub shard: u32,
-    /// Shards that may still have jobs of it, ascending.
-    #[prost(uint32, repeated, tag = "4")]
-    pub drains: Vec<u32>,
+    /// The shard that it was on before, as long as that may have jobs of it.
+    #[prost(uint32, optional, tag = "4")]
+    pub drains: Option<u32>,
 }
 
 /// What one shard knows of the place of a queue.
@@ -108,7 +111,7 @@ impl Places {
     pub(crate) fn place(&mut self, placed: &Placed, seat: Seat) {
         self.moves = self.moves.max(placed.version);
         let is_home = u32::from(seat.shard_of(&placed.queue)) == placed.shard;
-        let goes = is_home && placed.drains.is_empty();
+        let goes = is_home && placed.drains.is_none();
         match self.map.binary_search_by(|it| it.queue.cmp(&placed.queue)) {
             Ok(at) if goes => drop(self.map.remove(at)),
             Ok(at) => self.map[at] = placed.clone(),

@@ -72,8 +72,9 @@ pub enum Rejection {
     /// The queue is on the first shard for ever.
     #[error("the queue stays on the first shard")]
     StaysPut,
-    /// The queue is on its way to another shard, where its settings can be changed in a moment.
-    #[error("the queue is moving to another shard")]
+    /// The queue is on its way between shards: its settings can be changed in a moment, and it can be moved
+    /// when nothing is left of it where it was.
+    #[error("the queue is moving between shards")]
     Moves,
     /// There is something of the queue.
     #[error("the queue is in use")]
@@ -111,4 +112,26 @@ pub enum Rejection {
     /// Not all buckets of the constraint follow its last change yet: ask again.
     #[error("the last change of the constraint is still under way")]
     Rebasing,
+}
+
+/// Whether a text is that of [`Rejection::OtherShard`]: what a door says to a router that did not know
+/// better.
+#[must_use]
+pub fn says_other_shard(text: &str) -> bool {
+    let shard = text.strip_prefix("the queue is on shard ");
+    shard.is_some_and(|shard| shard.parse::<u8>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_queue_is_on_another_shard_is_told_from_all_else() {
+        assert!(says_other_shard(&Rejection::OtherShard(0).to_string()));
+        assert!(says_other_shard(&Rejection::OtherShard(255).to_string()));
+        for text in [Rejection::StaysPut.to_string(), "the queue is on shard".to_owned()] {
+            assert!(!says_other_shard(&text), "{text}");
+        }
+    }
 }

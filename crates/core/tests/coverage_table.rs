@@ -93,9 +93,9 @@ table! { COMMANDS of Command:
     SealBatch => "an_empty_batch_is_done_when_it_is_sealed", "Command::SealBatch {", "apply_seal";
     CancelBatch => "a_cancelled_batch_is_sealed_and_says_so", "Command::CancelBatch {",
         "apply_seal";
-    PlaceQueue => "a_queue_that_moves_is_on_the_map_with_all_shards_that_may_have_jobs_of_it",
+    PlaceQueue => "a_queue_that_moves_is_on_the_map_with_the_shard_that_may_have_jobs_of_it",
         "Command::PlaceQueue {", "apply_place";
-    EndDrain => "a_queue_that_moves_is_on_the_map_with_all_shards_that_may_have_jobs_of_it",
+    EndDrain => "a_queue_that_moves_is_on_the_map_with_the_shard_that_may_have_jobs_of_it",
         "Command::EndDrain {", "refuse_end_of_drain";
     KnowPlace => "a_shard_takes_the_jobs_and_the_settings_of_a_queue_that_it_knows_to_be_there",
         "Command::KnowPlace {", "refuse_known_place";
@@ -164,7 +164,7 @@ table! { EVENTS of Event:
         "fn batches(", "forget_batches";
     QueuePlaced => "what_cannot_move_is_refused", "Command::PlaceQueue {", "compare_places";
     PlaceKnown => "a_shard_that_a_queue_leaves_takes_only_what_belongs_to_its_jobs",
-        "Command::KnowPlace {", "stands";
+        "Command::KnowPlace {", "taken_by";
     BlockerEnded => "a_job_runs_only_when_those_before_it_have_ended", "fn blockers(",
         "settle_dependents";
 }

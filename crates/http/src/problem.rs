@@ -254,7 +254,13 @@ impl From<Rejection> for Problem {
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),
             Rejection::NoSchedule => Problem::new(Code::ScheduleNotFound, detail),
             Rejection::NoConstraint => Problem::new(Code::ConstraintNotFound, detail),
-            Rejection::StaleConstraints | Rejection::Rebasing => Problem::new(Code::Busy, detail),
+            Rejection::StaleConstraints | Rejection::Rebasing | Rejection::Moves => {
+                Problem::new(Code::Busy, detail)
+            }
+            Rejection::OtherSeat(_) => Problem::new(
+                Code::NotShared,
+                "the server's queues are all on one log: there is no other shard",
+            ),
             Rejection::PayloadDamaged => Problem::new(
                 Code::Unreadable,
                 "the payload failed its checksum; give another one to run the job again",

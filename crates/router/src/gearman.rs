@@ -93,7 +93,7 @@ impl Door for GearmanRouter {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let ways = self.network.ways(NAME, peer, Wake::new(connection, mailbox));
-        Box::new(GearmanRouterSession::new(self.placement, self.options.limits, ways))
+        Box::new(GearmanRouterSession::new(self.placement.clone(), self.options.limits, ways))
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {

@@ -46,7 +46,7 @@ pub mod workq;
 
 pub use network::Sockets;
 pub use no_log::NoLog;
-pub use placement::Placement;
+pub use placement::{Placement, Spread};
 pub use reach::{Deposed, Link, LinkReader, Reach, Reached};
 pub use shard::Shard;
 pub use ways::{Came, Network, Wake, Way, Ways};

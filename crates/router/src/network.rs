@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -39,13 +39,35 @@ const LAST_TIME: Duration = Duration::from_secs(5);
 pub struct Sockets {
     runtime: Handle,
     reach: Arc<dyn Reach>,
+    /// Those of all clients, and of some that have gone.
+    clients: Mutex<Vec<Weak<Shared>>>,
 }
+
+/// Before there are so many clients, nobody looks which have gone.
+const CLIENTS_MIN: usize = 64;
 
 impl Sockets {
     /// Ways whose tasks run on this runtime.
     #[must_use]
     pub fn new(runtime: Handle, reach: Arc<dyn Reach>) -> Sockets {
-        Sockets { runtime, reach }
+        Sockets { runtime, reach, clients: Mutex::default() }
+    }
+
+    /// Wakes all sessions: queues have other places than before.
+    pub fn wake_all(&self) {
+        let clients = self.clients.lock().clone();
+        clients.iter().filter_map(Weak::upgrade).for_each(|client| client.wake.wake());
+    }
+
+    fn remember(&self, client: &Arc<Shared>) {
+        let mut clients = self.clients.lock();
+        // Each look is paid for by as many that came since the last one.
+        if clients.len() == clients.capacity() {
+            clients.retain(|client| client.strong_count() > 0);
+            let room = clients.len().max(CLIENTS_MIN);
+            clients.reserve_exact(room);
+        }
+        clients.push(Arc::downgrade(client));
     }
 }
 
@@ -60,6 +82,7 @@ impl Network for Sockets {
             has_room: Notify::new(),
             unsent: AtomicUsize::new(0),
         });
+        self.remember(&shared);
         let (runtime, open) = (self.runtime.clone(), HashMap::new());
         Box::new(SocketWays { runtime, shared, open, opened: 0 })
     }

@@ -1,38 +1,118 @@
 //! Which shard a queue is on.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
 use spindle_core::seat::Seat;
 
 use crate::Shard;
 
-/// Where each queue is: the same at every node, and after every restart. The rule is the core's, which takes
-/// no job into a queue of another shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Where each queue is. By its name, the same at every node and after every restart, unless somebody has
+/// moved it. The rule is the core's, which takes no job into a queue of another shard. Clones are the same
+/// placement.
+#[derive(Clone, Debug)]
 pub struct Placement {
     shards: u8,
+    moved: Arc<Moved>,
+}
+
+/// Where queues are that were moved, as far as this node knows.
+#[derive(Default)]
+struct Moved {
+    queues: RwLock<HashMap<Bytes, Spread>>,
+    /// Counts changes.
+    version: AtomicU64,
+}
+
+/// Where a queue is that was moved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spread {
+    /// The shard that it was on, as long as that may have jobs of it.
+    pub drains: Option<Shard>,
+    /// The shard that it moves or has moved to.
+    pub to: Shard,
+    /// That one takes its jobs.
+    pub is_open: bool,
+}
+
+impl fmt::Debug for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.queues.read().iter()).finish()
+    }
 }
 
 impl Placement {
     /// Queues on so many shards; at least one.
     #[must_use]
     pub fn over(shards: u8) -> Placement {
-        Placement { shards: shards.max(1) }
+        Placement { shards: shards.max(1), moved: Arc::default() }
     }
 
-    /// The shard that a queue is on.
+    /// Where moved queues are, from now on. Returns whether that is another place for one of them.
+    pub fn set_moved(&self, queues: HashMap<Bytes, Spread>) -> bool {
+        if *self.moved.queues.read() == queues {
+            return false;
+        }
+        *self.moved.queues.write() = queues;
+        self.moved.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Another number after each change of where queues are.
     #[must_use]
-    pub fn of(self, queue: &[u8]) -> Shard {
+    pub fn version(&self) -> u64 {
+        self.moved.version.load(Ordering::Acquire)
+    }
+
+    /// The shard that takes a queue's jobs, and has its settings.
+    #[must_use]
+    pub fn of(&self, queue: &[u8]) -> Shard {
+        let takes =
+            |spread: &Spread| spread.drains.filter(|_| !spread.is_open).unwrap_or(spread.to);
+        self.if_moved(queue, takes).unwrap_or_else(|| self.home(queue))
+    }
+
+    /// All shards that may have jobs of a queue. A new job is offered to one after the other, in this order: so
+    /// no name is taken that a job has on a shard which the queue is leaving.
+    #[must_use]
+    pub fn all_of(&self, queue: &[u8]) -> Vec<Shard> {
+        let all = |spread: &Spread| spread.drains.into_iter().chain([spread.to]).collect();
+        self.if_moved(queue, all).unwrap_or_else(|| vec![self.home(queue)])
+    }
+
+    /// The only shard that has jobs of a queue; none while it moves.
+    #[must_use]
+    pub fn only_of(&self, queue: &[u8]) -> Option<Shard> {
+        let only = |spread: &Spread| spread.drains.is_none().then_some(spread.to);
+        self.if_moved(queue, only).unwrap_or_else(|| Some(self.home(queue)))
+    }
+
+    fn if_moved<T>(&self, queue: &[u8], look: impl FnOnce(&Spread) -> T) -> Option<T> {
+        // Before anything has moved, which is nearly always, nothing is locked.
+        if self.version() == 0 {
+            return None;
+        }
+        self.moved.queues.read().get(queue).map(look)
+    }
+
+    /// Where a queue is by its name.
+    fn home(&self, queue: &[u8]) -> Shard {
         let first = Seat { shard: 0, shards: self.shards };
         Shard(first.shard_of(queue))
     }
 
     /// All shards, by number.
-    pub fn shards(self) -> impl Iterator<Item = Shard> + Clone {
+    pub fn shards(&self) -> impl Iterator<Item = Shard> + Clone + use<> {
         (0..self.shards).map(Shard)
     }
 
     /// Whether there is such a shard.
     #[must_use]
-    pub fn has(self, shard: Shard) -> bool {
+    pub fn has(&self, shard: Shard) -> bool {
         shard.0 < self.shards
     }
 }
@@ -66,10 +146,38 @@ mod tests {
     }
 
     #[test]
-    fn where_a_queue_is_never_changes() {
+    fn where_a_queue_is_by_its_name_never_changes() {
         let placed = ["mail", "", "reports.daily", "\u{1F9F5}", "a"];
         let on = placed.map(|queue| Placement::over(8).of(queue.as_bytes()).0);
         assert_eq!(on, [0, 4, 2, 2, 5]);
         assert!((1..=255).all(|shards| Placement::over(shards).of(b"jobq") == Shard::FIRST));
+    }
+
+    #[test]
+    fn a_queue_that_moves_is_at_several_shards_and_then_at_one() {
+        let placement = Placement::over(8);
+        let clone = placement.clone();
+        assert_eq!((clone.version(), clone.only_of(b"mail")), (0, Some(Shard(0))));
+        let spread = |drains: Option<u8>, is_open| {
+            let spread = Spread { drains: drains.map(Shard), to: Shard(3), is_open };
+            HashMap::from([(Bytes::from_static(b"mail"), spread)])
+        };
+        assert!(placement.set_moved(spread(Some(0), false)));
+        assert!(!placement.set_moved(spread(Some(0), false)));
+        assert_eq!(
+            (clone.version(), clone.of(b"mail"), clone.only_of(b"mail")),
+            (1, Shard(0), None)
+        );
+        assert_eq!(clone.all_of(b"mail"), [0, 3].map(Shard));
+        assert_eq!(clone.all_of(b"a"), [Shard(5)]);
+        assert!(placement.set_moved(spread(Some(0), true)));
+        assert_eq!(
+            (clone.of(b"mail"), clone.all_of(b"mail")),
+            (Shard(3), [0, 3].map(Shard).to_vec())
+        );
+        assert!(placement.set_moved(spread(None, true)));
+        assert_eq!((clone.version(), clone.only_of(b"mail")), (3, Some(Shard(3))));
+        assert!(placement.set_moved(HashMap::new()));
+        assert_eq!(clone.all_of(b"mail"), [Shard(0)]);
     }
 }

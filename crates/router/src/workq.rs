@@ -8,13 +8,16 @@
 //!   *offer*, a lease that is undone unless it is taken: nothing is lost, and no attempt is counted, where
 //!   several offer a job at once.
 //!
+//! A queue that is on its way between shards has jobs on several: a new job is offered to one after the other,
+//! so that no UUID is taken twice, and leases are asked of all.
+//!
 //! Requests that are answered by a word are sent on as they come, many at a time. One that waits, may be
 //! answered at length, or is asked at several shards is alone: nothing before it is owed, and nothing after
 //! it is sent. So what is held for a client is bounded, and no job is leased to one that cannot see it yet.
 //!
 //! `route.rs` says where a request goes, `lines.rs` are the conversations with shards, `places.rs` is the
-//! order of the answers, `task.rs` and its kinds (`joined.rs`, `listing.rs`, `hunt.rs`) are requests that are
-//! alone, `session.rs` is the connection.
+//! order of the answers, `task.rs` and its kinds (`joined.rs`, `listing.rs`, `hunt.rs`, `seek.rs`) are requests
+//! that are alone, `session.rs` is the connection.
 
 mod hunt;
 mod joined;
@@ -23,6 +26,7 @@ mod lines;
 mod listing;
 mod places;
 mod route;
+mod seek;
 mod session;
 mod task;
 #[cfg(test)]
@@ -66,7 +70,7 @@ impl Door for WorkqRouter {
     ) -> Box<dyn Session> {
         let wake = Wake::new(connection, mailbox);
         let ways = self.network.ways(self.name(), peer, wake);
-        Box::new(WorkqSession::new(ways, self.placement, self.limits))
+        Box::new(WorkqSession::new(ways, self.placement.clone(), self.limits))
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {

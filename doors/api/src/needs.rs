@@ -73,6 +73,8 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/queues/{name}/purge", Named(Manage)),
     ("GET", "/api/v1/queues/{name}/settings", Named(Read)),
     ("PUT", "/api/v1/queues/{name}/settings", Named(Manage)),
+    // What it does to all shards is no matter of one queue.
+    ("POST", "/api/v1/queues/{name}/move", Server(Admin)),
     ("GET", "/api/v1/workers", All(Read)),
     // Targets are in no queue of the server, or in any.
     ("GET", "/api/v1/jobd", All(Read)),

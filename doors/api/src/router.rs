@@ -17,8 +17,8 @@ use crate::ended::LeaseEndedBody;
 use crate::needs::NEEDS;
 use crate::routes::{
     activity, audit, backup, batches, bulk, clock, cluster, constraints, docs, events, failures,
-    flows, health, history, jobd, jobs, lease_batch, leases, list, queues, reports, schedules,
-    server, settings, submit, transfer, wait, why, workers,
+    flows, health, history, jobd, jobs, lease_batch, leases, list, moves, queues, reports,
+    schedules, server, settings, submit, transfer, wait, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -121,6 +121,7 @@ pub(crate) fn described() -> OpenApiRouter<Api> {
         .routes(routes!(queues::resume))
         .routes(routes!(queues::drain))
         .routes(routes!(queues::purge))
+        .routes(routes!(moves::start))
         .routes(routes!(settings::show, settings::set))
         .routes(routes!(workers::list))
         .routes(routes!(jobd::list))

@@ -418,6 +418,7 @@ impl Session for GearmanSession {
 fn refuse(out: &mut Outbox, refused: &Refused) {
     let reply = match refused {
         Refused::Rejected(Rejection::QueueFull | Rejection::ServerFull) => ErrorReply::QueueFull,
+        Refused::Rejected(Rejection::OtherShard(_)) => ErrorReply::OtherShard,
         Refused::Rejected(rejection) => {
             tracing::debug!("refused a packet: {rejection}");
             ErrorReply::Refused

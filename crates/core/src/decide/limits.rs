@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::command::Matched;
 use crate::decide::places::{Stands, stands};
-use crate::decide::{Context, Decided, check_queue, refuse_if};
+use crate::decide::{Context, Decided, check_place_of, check_queue_of_any_shard, refuse_if};
 use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled, Server};
 use crate::job::{JobId, LABELS_MAX};
 use crate::queue::{
@@ -24,7 +24,9 @@ pub const CONSTRAINTS_MAX: usize = 1_000;
 const PRIORITY_CLASSES: usize = 3;
 
 pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) -> Decided {
-    check_queue(cx.state, name)?;
+    check_queue_of_any_shard(cx.state, name)?;
+    // Where it is leaving, too, jobs of it are worked.
+    check_place_of(cx.state, name, true)?;
     refuse_if(stands(cx.state, name) == Stands::Offered, Rejection::Moves)?;
     let classes = settings.jobs_max_by_class.len();
     refuse_if(classes > PRIORITY_CLASSES, Rejection::OutOfRange("priority classes"))?;

@@ -271,9 +271,7 @@ fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
         Command::SealBatch { id } => batches::seal(cx, *id),
         Command::CancelBatch { id } => batches::cancel(cx, *id),
         Command::PlaceQueue { queue, shard } => places::place_queue(cx, queue, *shard),
-        Command::EndDrain { queue, version, shard } => {
-            places::end_drain(cx, queue, *version, *shard)
-        }
+        Command::EndDrain { queue, version } => places::end_drain(cx, queue, *version),
         Command::KnowPlace { queue, version, shard, settings } => {
             places::know_place(cx, queue, (*version, *shard), settings.as_deref())
         }

@@ -25,27 +25,20 @@ pub(super) fn place_queue(cx: &mut Context<'_>, queue: &Bytes, shard: u8) -> Dec
     if from == shard {
         return Ok(());
     }
+    // Until then a name may be taken there.
+    refuse_if(before.is_some_and(|before| before.drains.is_some()), Rejection::Moves)?;
     let is_one_more = before.is_none() && places.map.len() >= PLACED_MAX;
     refuse_if(is_one_more, Rejection::OutOfRange("number of moved queues"))?;
-    let mut drains = before.map(|placed| placed.drains.clone()).unwrap_or_default();
-    drains.push(from);
-    drains.sort_unstable();
-    drains.dedup();
-    drains.retain(|drained| *drained != shard);
-    let placed = Placed { queue: queue.clone(), version: places.moves + 1, shard, drains };
-    cx.emit(Event::QueuePlaced(placed), true);
+    let (queue, version) = (queue.clone(), places.moves + 1);
+    cx.emit(Event::QueuePlaced(Placed { queue, version, shard, drains: Some(from) }), true);
     Ok(())
 }
 
-/// A shard that drained has nothing of a queue any more: decided on the first shard's log.
-pub(super) fn end_drain(cx: &mut Context<'_>, queue: &[u8], version: u64, shard: u8) -> Decided {
+/// The shard that drained has nothing of a queue any more: decided on the first shard's log.
+pub(super) fn end_drain(cx: &mut Context<'_>, queue: &[u8], version: u64) -> Decided {
     let placed = cx.state.server().places.placed(queue).filter(|it| it.version == version);
-    let mut placed = placed.cloned().ok_or(Rejection::Stale)?;
-    let before = placed.drains.len();
-    placed.drains.retain(|drained| *drained != u32::from(shard));
-    if placed.drains.len() < before {
-        cx.emit(Event::QueuePlaced(placed), true);
-    }
+    let placed = placed.filter(|it| it.drains.is_some()).cloned().ok_or(Rejection::Stale)?;
+    cx.emit(Event::QueuePlaced(Placed { drains: None, ..placed }), true);
     Ok(())
 }
 

@@ -56,42 +56,41 @@ fn leave(queue: &str, version: u64) -> Command {
     Command::LeaveQueue { queue: queue.to_owned().into(), version }
 }
 
-fn end_drain(queue: &str, version: u64, shard: u8) -> Command {
-    Command::EndDrain { queue: queue.to_owned().into(), version, shard }
+fn end_drain(queue: &str, version: u64) -> Command {
+    Command::EndDrain { queue: queue.to_owned().into(), version }
 }
 
-/// Where the map has a queue, and the shards that drain.
-fn on_map(server: &Server, queue: &str) -> Option<(u64, u32, Vec<u32>)> {
+/// Where the map has a queue, and the shard that drains.
+fn on_map(server: &Server, queue: &str) -> Option<(u64, u32, Option<u32>)> {
     let placed = server.state.server().places.placed(queue.as_bytes())?;
-    Some((placed.version, placed.shard, placed.drains.clone()))
+    Some((placed.version, placed.shard, placed.drains))
 }
 
 #[test]
-fn a_queue_that_moves_is_on_the_map_with_all_shards_that_may_have_jobs_of_it() {
+fn a_queue_that_moves_is_on_the_map_with_the_shard_that_may_have_jobs_of_it() {
     let mut server = shard(0);
     let (mail, bill) = (queue_of(1), queue_of(0));
     assert_eq!(server.then(place(&mail, 1)), [""; 0], "it is there");
     assert_eq!(server.then(place(&mail, 2)), ["QueuePlaced"]);
-    assert_eq!(on_map(&server, &mail), Some((1, 2, vec![1])));
+    assert_eq!(on_map(&server, &mail), Some((1, 2, Some(1))));
     assert_eq!(server.then(place(&mail, 2)), [""; 0]);
+    for shard in [0, 1] {
+        assert_eq!(server.refused(place(&mail, shard)), Rejection::Moves, "{shard}");
+    }
     server.given(place(&bill, 1));
-    assert_eq!(on_map(&server, &bill), Some((2, 1, vec![0])));
-    // Once more before it has come to an end, and back.
-    server.given(place(&mail, 0));
-    assert_eq!(on_map(&server, &mail), Some((3, 0, vec![1, 2])));
-    server.given(place(&mail, 1));
-    assert_eq!(on_map(&server, &mail), Some((4, 1, vec![0, 2])));
+    assert_eq!(on_map(&server, &bill), Some((2, 1, Some(0))));
+    assert_eq!(server.refused(end_drain(&mail, 2)), Rejection::Stale);
+    assert_eq!(server.then(end_drain(&mail, 1)), ["QueuePlaced"]);
+    assert_eq!(server.refused(end_drain(&mail, 1)), Rejection::Stale, "said twice");
+    assert_eq!(on_map(&server, &mail), Some((1, 2, None)));
 
-    assert_eq!(server.refused(end_drain(&mail, 3, 2)), Rejection::Stale);
-    assert_eq!(server.then(end_drain(&mail, 4, 2)), ["QueuePlaced"]);
-    assert_eq!(server.then(end_drain(&mail, 4, 2)), [""; 0], "said twice");
-    server.given(end_drain(&mail, 4, 0));
+    server.given(place(&mail, 1));
+    assert_eq!(on_map(&server, &mail), Some((3, 1, Some(2))));
+    server.given(end_drain(&mail, 3));
     assert_eq!(on_map(&server, &mail), None, "it is where its name says");
-    server.given(end_drain(&bill, 2, 0));
-    assert_eq!(on_map(&server, &bill), Some((2, 1, vec![])));
     server.assert_folds();
     server.given(place(&mail, 0));
-    assert_eq!(on_map(&server, &mail), Some((5, 0, vec![1])));
+    assert_eq!(on_map(&server, &mail), Some((4, 0, Some(1))));
 }
 
 #[test]
@@ -120,7 +119,6 @@ fn what_cannot_move_is_refused() {
     }
     let one_more = place(&on_first.next().expect("one of many"), 1);
     assert_eq!(server.refused(one_more), Rejection::OutOfRange("number of moved queues"));
-    server.given(place("q1", 2));
 }
 
 #[test]
@@ -208,7 +206,7 @@ fn a_shard_that_a_queue_leaves_takes_only_what_belongs_to_its_jobs() {
     assert_eq!(server.refused(submit(3, &mail, named)), Rejection::KeyTaken(JobId(1)));
     let opens = OpenBatch { id: JobId(3), ..batch };
     assert_eq!(server.refused(Command::OpenBatch(Box::new(opens.clone()))), other);
-    assert_eq!(server.refused(set(&mail, QueueSettings::default())), other);
+    server.given(set(&mail, QueueSettings { ttr_default_ms: Some(5), ..QueueSettings::default() }));
 
     server.given(submit(3, &mail, after(&[1], OnDead::Cancel)));
     server.given(submit(4, &mail, |job| job.batch = Some(JobId(2))));

@@ -16,15 +16,19 @@ pub(super) struct Introduction {
     /// What it calls itself.
     id: Option<Bytes>,
     pub wants_exceptions: bool,
-    /// What a worker can do, by shard, in the order it was said.
-    abilities: BTreeMap<Shard, BTreeMap<u64, Ability>>,
-    places: HashMap<Bytes, (Shard, u64)>,
+    /// What a worker can do, in the order it was said.
+    abilities: BTreeMap<u64, Ability>,
+    places: HashMap<Bytes, u64>,
     next_place: u64,
+    /// How many functions it can do there.
+    shards: BTreeMap<Shard, usize>,
 }
 
 struct Ability {
     name: Bytes,
     timeout_ms: Option<u64>,
+    /// Where its queue may have jobs.
+    shards: Vec<Shard>,
 }
 
 /// What a way begins with.
@@ -54,37 +58,51 @@ impl Introduction {
         encoded(&Request::SetClientId { id: kept })
     }
 
-    /// The worker can do a function, which is on this shard.
+    /// The worker can do a function, whose queue is on these shards.
     ///
     /// # Errors
     ///
     /// It can do as much as it may.
     pub fn add(
         &mut self,
-        shard: Shard,
+        shards: &[Shard],
         function: &Bytes,
         timeout_ms: Option<u64>,
     ) -> Result<(), TooMany> {
-        let (_, place) = match self.places.get(function) {
+        let place = match self.places.get(function) {
             Some(known) => *known,
             None if self.places.len() >= ABILITIES_MAX => return Err(TooMany),
-            None => (shard, self.next_place),
+            None => self.next_place,
         };
         let name = Bytes::copy_from_slice(function);
-        let ability = Ability { name: name.clone(), timeout_ms };
-        self.abilities.entry(shard).or_default().insert(place, ability);
-        if self.places.insert(name, (shard, place)).is_none() {
+        for shard in shards {
+            *self.shards.entry(*shard).or_default() += 1;
+        }
+        let ability = Ability { name: name.clone(), timeout_ms, shards: shards.to_vec() };
+        let before = self.abilities.insert(place, ability);
+        before.iter().for_each(|before| self.count_out(&before.shards));
+        if self.places.insert(name, place).is_none() {
             self.next_place += 1;
         }
         Ok(())
     }
 
-    pub fn remove(&mut self, function: &[u8]) {
-        let Some((shard, place)) = self.places.remove(function) else { return };
-        if let Some(abilities) = self.abilities.get_mut(&shard) {
-            abilities.remove(&place);
-            if abilities.is_empty() {
-                self.abilities.remove(&shard);
+    /// The worker cannot do a function any more. Returns where it could.
+    pub fn remove(&mut self, function: &[u8]) -> Vec<Shard> {
+        let place = self.places.remove(function);
+        let Some(ability) = place.and_then(|place| self.abilities.remove(&place)) else {
+            return Vec::new();
+        };
+        self.count_out(&ability.shards);
+        ability.shards
+    }
+
+    fn count_out(&mut self, shards: &[Shard]) {
+        for shard in shards {
+            let count = self.shards.entry(*shard).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.shards.remove(shard);
             }
         }
     }
@@ -92,18 +110,31 @@ impl Introduction {
     pub fn reset(&mut self) {
         self.abilities.clear();
         self.places.clear();
+        self.shards.clear();
+    }
+
+    /// Functions whose queues are on other shards than they were, with their timeouts.
+    pub fn moved(&self, placement: &Placement) -> Vec<(Bytes, Option<u64>)> {
+        let is_moved = |it: &&Ability| placement.all_of(&it.name) != it.shards;
+        let moved = self.abilities.values().filter(is_moved);
+        moved.map(|it| (it.name.clone(), it.timeout_ms)).collect()
+    }
+
+    /// The shards that a function was last said to be on.
+    pub fn shards_of(&self, function: &[u8]) -> Option<Vec<Shard>> {
+        Some(self.abilities.get(self.places.get(function)?)?.shards.clone())
     }
 
     /// Shards with functions that the worker can do; the first one if it can do none: that shard's door
     /// says what one hears then.
     pub fn shards(&self) -> Vec<Shard> {
-        let shards: Vec<Shard> = self.abilities.keys().copied().collect();
+        let shards: Vec<Shard> = self.shards.keys().copied().collect();
         if shards.is_empty() { vec![Shard::FIRST] } else { shards }
     }
 
     /// Whether the worker can do functions of this shard.
     pub fn is_able_at(&self, shard: Shard) -> bool {
-        self.abilities.contains_key(&shard)
+        self.shards.contains_key(&shard)
     }
 
     /// What a way to this shard begins with.
@@ -121,7 +152,7 @@ impl Introduction {
             exceptions_option().encode(bytes);
             opening.answers += 1;
         }
-        for ability in self.abilities.get(&shard).into_iter().flat_map(BTreeMap::values) {
+        for ability in self.abilities.values().filter(|it| it.shards.contains(&shard)) {
             let function = ability.name.clone();
             match ability.timeout_ms {
                 None => Request::CanDo { function }.encode(bytes),
@@ -146,7 +177,7 @@ pub(super) fn encoded(request: &Request) -> Bytes {
 }
 
 /// Where jobs with this handle are; the first shard for those that are nowhere: its door says so.
-pub(super) fn shard_of_handle(placement: Placement, handle: &[u8]) -> Shard {
+pub(super) fn shard_of_handle(placement: &Placement, handle: &[u8]) -> Shard {
     let id = spindle_core::address::from_gearman_handle(handle);
     let shard = id.map(Shard::of_job).filter(|shard| placement.has(*shard));
     shard.unwrap_or(Shard::FIRST)
@@ -166,11 +197,11 @@ mod tests {
     fn a_way_begins_with_what_the_client_has_said_as_far_as_it_concerns_the_shard() {
         let mut said = Introduction::default();
         assert_eq!(said.shards(), [Shard::FIRST]);
-        said.add(Shard(2), &name("b"), None).unwrap();
-        said.add(Shard(1), &name("other"), None).unwrap();
-        said.add(Shard(2), &name("a"), Some(5000)).unwrap();
-        said.add(Shard(2), &name("b"), Some(0)).unwrap();
-        said.add(Shard(2), &name("gone"), None).unwrap();
+        said.add(&[Shard(2)], &name("b"), None).unwrap();
+        said.add(&[Shard(1)], &name("other"), None).unwrap();
+        said.add(&[Shard(2)], &name("a"), Some(5000)).unwrap();
+        said.add(&[Shard(2)], &name("b"), Some(0)).unwrap();
+        said.add(&[Shard(2)], &name("gone"), None).unwrap();
         said.remove(b"gone");
         said.wants_exceptions = true;
         said.set_auth(&name("auth secret\n"));
@@ -196,21 +227,21 @@ mod tests {
         let mut said = Introduction::default();
         let name = |number: usize| Bytes::from(number.to_string());
         for number in 0..ABILITIES_MAX {
-            said.add(Shard((number % 3) as u8), &name(number), None).unwrap();
+            said.add(&[Shard((number % 3) as u8)], &name(number), None).unwrap();
         }
-        assert_eq!(said.add(Shard(0), &name(ABILITIES_MAX), None), Err(TooMany));
-        assert_eq!(said.add(Shard(1), &name(1), Some(1)), Ok(()));
+        assert_eq!(said.add(&[Shard(0)], &name(ABILITIES_MAX), None), Err(TooMany));
+        assert_eq!(said.add(&[Shard(1)], &name(1), Some(1)), Ok(()));
         said.remove(b"1");
-        assert_eq!(said.add(Shard(0), &name(ABILITIES_MAX), None), Ok(()));
+        assert_eq!(said.add(&[Shard(0)], &name(ABILITIES_MAX), None), Ok(()));
     }
 
     #[test]
     fn a_handle_says_its_shard_and_one_of_nowhere_is_for_the_first() {
         let placement = Placement::over(3);
-        let at = |number: u64| shard_of_handle(placement, format!("H:host:{number}").as_bytes());
+        let at = |number: u64| shard_of_handle(&placement, format!("H:host:{number}").as_bytes());
         assert_eq!(at(7), Shard(0));
         assert_eq!(at(2 * JOB_ID_SEQUENCE_END + 7), Shard(2));
         assert_eq!(at(3 * JOB_ID_SEQUENCE_END + 7), Shard(0));
-        assert_eq!(shard_of_handle(placement, b"nonsense"), Shard(0));
+        assert_eq!(shard_of_handle(&placement, b"nonsense"), Shard(0));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::client::decode_response;
-use spindle_gearman::wire::{PacketType, Response};
+use spindle_gearman::wire::{ErrorReply, HEADER_BYTES, PacketType, Response};
 
 use super::channel::Token;
 use crate::Shard;
@@ -19,6 +19,9 @@ pub(super) enum Kind {
     Unique,
     /// Lines, of all shards as one list.
     List,
+    /// A job for a function whose queue is on its way between shards: none that says that it is elsewhere
+    /// has a job of this unique. `watches`: news of the job come on the way.
+    Submit { watches: bool },
 }
 
 /// What becomes of a shard's answer.
@@ -65,6 +68,8 @@ impl Round {
         match self.kind {
             Kind::List => self.hear_line(token),
             Kind::Grab | Kind::Unique => self.hear_packet(token),
+            Kind::Submit { .. } if !self.left.is_empty() && says_other_shard(token) => Heard::Next,
+            Kind::Submit { .. } => Heard::Last(token.bytes().clone()),
         }
     }
 
@@ -113,6 +118,13 @@ impl Round {
             Token::Packet(..) => Heard::Broken,
         }
     }
+}
+
+/// Whether a shard has refused a job because its queue is elsewhere.
+fn says_other_shard(token: &Token) -> bool {
+    let Token::Packet(PacketType::Error, bytes) = token else { return false };
+    let code = bytes.get(HEADER_BYTES..).and_then(|said| said.split(|byte| *byte == 0).next());
+    code == Some(ErrorReply::OTHER_SHARD.as_bytes())
 }
 
 /// The shards, beginning behind the one that had the last job: so none has to wait for the others to
@@ -196,6 +208,20 @@ mod tests {
         assert_eq!(heard(round(Kind::List, 3), &[line("ERR NO\r\n")]), [last("ERR NO\r\n")]);
         let lines = [line("a\t1\n"), line(".\n"), line("ERR NO\r\n")];
         assert_eq!(heard(round(Kind::List, 3), &lines)[2], Heard::Broken);
+    }
+
+    #[test]
+    fn a_job_is_offered_until_one_says_something_else_than_that_it_is_elsewhere() {
+        let elsewhere = packet(PacketType::Error, b"OTHER_SHARD\0x");
+        let full = packet(PacketType::Error, b"QUEUE_ERROR\0x");
+        let created = packet(PacketType::JobCreated, b"H:h:1");
+        let last = |token: &Token| Heard::Last(token.bytes().clone());
+        let kind = Kind::Submit { watches: false };
+        for end in [&full, &created, &elsewhere] {
+            let asked = [elsewhere.clone(), elsewhere.clone(), end.clone()];
+            assert_eq!(heard(round(kind, 3), &asked), [Heard::Next, Heard::Next, last(end)]);
+        }
+        assert_eq!(heard(round(kind, 3), &[created.clone()]), [last(&created)]);
     }
 
     #[test]

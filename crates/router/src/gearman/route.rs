@@ -29,18 +29,25 @@ impl GearmanRouterSession {
     fn route_request(&mut self, request: Request, whole: Bytes) {
         match request {
             Request::Submit(submit) => {
-                let shard = self.placement.of(&submit.function);
-                self.ask(shard, whole, submit.is_foreground());
+                let watches = submit.is_foreground();
+                match self.placement.only_of(&submit.function) {
+                    Some(shard) => self.ask(shard, whole, watches),
+                    None => {
+                        let shards = self.placement.all_of(&submit.function);
+                        self.fence_all();
+                        self.round = Some(Round::new(Kind::Submit { watches }, whole, shards));
+                    }
+                }
             }
             Request::CanDo { function } => self.can_do(&function, None, whole),
             Request::CanDoTimeout { function, timeout_ms } => {
                 self.can_do(&function, Some(timeout_ms), whole);
             }
             Request::CantDo { function } => {
-                self.introduction.remove(&function);
-                let shard = self.placement.of(&function);
-                if self.channels.contains_key(&shard) {
-                    self.send(shard, whole);
+                for shard in self.introduction.remove(&function) {
+                    if self.channels.contains_key(&shard) {
+                        self.send(shard, whole.clone());
+                    }
                 }
             }
             Request::ResetAbilities => {
@@ -61,7 +68,7 @@ impl GearmanRouterSession {
             | Request::WorkFail { handle }
             | Request::WorkException { handle, .. } => self.finish(&handle, whole),
             Request::GetStatus { handle } => {
-                self.ask(shard_of_handle(self.placement, &handle), whole, false);
+                self.ask(shard_of_handle(&self.placement, &handle), whole, false);
             }
             Request::GetStatusUnique { .. } => self.ask_all(Kind::Unique, encoded(&request)),
             Request::Echo { data } => {
@@ -86,7 +93,7 @@ impl GearmanRouterSession {
                 self.ask(Shard::FIRST, whole, false);
             }
             AdminCommand::CancelJob { handle } => {
-                self.ask(shard_of_handle(self.placement, &handle), whole, false);
+                self.ask(shard_of_handle(&self.placement, &handle), whole, false);
             }
             AdminCommand::CreateFunction { name }
             | AdminCommand::DropFunction { name }
@@ -134,15 +141,44 @@ impl GearmanRouterSession {
     // ---- workers ----
 
     fn can_do(&mut self, function: &Bytes, timeout_ms: Option<u64>, whole: Bytes) {
-        let shard = self.placement.of(function);
+        let shards = self.placement.all_of(function);
         // Before it is added: a way that is opened begins with what was said before.
-        self.channel(shard);
-        if self.introduction.add(shard, function, timeout_ms).is_err() {
+        for shard in &shards {
+            self.channel(*shard);
+        }
+        if self.introduction.add(&shards, function, timeout_ms).is_err() {
             return self.owe_ready(|out| ErrorReply::TooMany.encode(out));
         }
-        self.send_unanswered(shard, whole);
-        if self.sleeps && !self.channel(shard).is_asleep {
-            self.lull(shard, encoded(&Request::PreSleep));
+        for shard in shards {
+            self.send_unanswered(shard, whole.clone());
+            if self.sleeps && !self.channel(shard).is_asleep {
+                self.lull(shard, encoded(&Request::PreSleep));
+            }
+        }
+    }
+
+    /// Takes a worker's functions to the shards that their queues have moved to. One that sleeps is woken: it
+    /// may find jobs there.
+    pub(super) fn follow_moves(&mut self) {
+        let version = self.placement.version();
+        if std::mem::replace(&mut self.placed, version) == version {
+            return;
+        }
+        for (function, timeout_ms) in self.introduction.moved(&self.placement) {
+            let ability = match timeout_ms {
+                None => Request::CanDo { function: function.clone() },
+                Some(timeout_ms) => {
+                    Request::CanDoTimeout { function: function.clone(), timeout_ms }
+                }
+            };
+            if let Some(before) = self.introduction.shards_of(&function) {
+                let packet = encoded(&Request::CantDo { function: function.clone() });
+                let now = self.placement.all_of(&function);
+                for shard in before.into_iter().filter(|shard| !now.contains(shard)) {
+                    self.send(shard, packet.clone());
+                }
+            }
+            self.can_do(&function, timeout_ms, encoded(&ability));
         }
     }
 
@@ -160,11 +196,11 @@ impl GearmanRouterSession {
     }
 
     fn report(&mut self, handle: &[u8], whole: Bytes) {
-        self.send_unanswered(shard_of_handle(self.placement, handle), whole);
+        self.send_unanswered(shard_of_handle(&self.placement, handle), whole);
     }
 
     fn finish(&mut self, handle: &[u8], whole: Bytes) {
-        let shard = shard_of_handle(self.placement, handle);
+        let shard = shard_of_handle(&self.placement, handle);
         self.send_unanswered(shard, whole);
         let id = from_gearman_handle(handle);
         if id.is_some_and(|id| self.channel(shard).grabbed.remove(&id)) {

@@ -43,6 +43,8 @@ pub(super) struct GearmanRouterSession {
     pub(super) round: Option<Round>,
     /// The worker has sent PRE_SLEEP, and neither grabbed nor been called since.
     pub(super) sleeps: bool,
+    /// The version of the placement that was looked at last.
+    pub(super) placed: u64,
     /// Who had the worker's last job.
     pub(super) last_job_from: Option<Shard>,
     /// No further request is taken: the end is owed.
@@ -57,6 +59,7 @@ pub(super) struct GearmanRouterSession {
 impl GearmanRouterSession {
     pub fn new(placement: Placement, limits: Limits, ways: Box<dyn Ways>) -> GearmanRouterSession {
         GearmanRouterSession {
+            placed: placement.version(),
             placement,
             limits,
             ways,
@@ -91,6 +94,7 @@ impl GearmanRouterSession {
 
     /// Takes the next request, if it is all there.
     fn take_next(&mut self, input: &mut BytesMut) -> bool {
+        self.follow_moves();
         if self.is_opening && !self.recognize(input) {
             return false;
         }
@@ -435,6 +439,10 @@ impl GearmanRouterSession {
             Heard::Next => self.ask_next(),
             Heard::Last(last) => {
                 out.put(|out| out.extend_from_slice(&last));
+                let is_created = token.is(PacketType::JobCreated);
+                if is_created && round.kind == (Kind::Submit { watches: true }) {
+                    channel.watched += 1;
+                }
                 if let Some(id) = assigned(token) {
                     channel.grabbed.insert(id);
                     self.last_job_from = Some(shard);
@@ -474,6 +482,10 @@ impl Session for GearmanRouterSession {
 
     fn on_answer(&mut self, ticket: Ticket, _answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if ticket == Wake::TICKET && self.end.is_none() {
+            // Not in the middle of asking one shard after the other.
+            if self.round.is_none() {
+                self.follow_moves();
+            }
             self.pump(out);
         }
         self.flow(out)

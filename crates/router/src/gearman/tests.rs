@@ -1,5 +1,6 @@
 //! Sessions before shards that say what a test has them say, when it does.
 
+mod moves;
 mod script;
 
 use bytes::Bytes;

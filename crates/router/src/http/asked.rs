@@ -32,7 +32,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Reads what a request asks.
-    pub fn of(request: &Request<Body>, placement: Placement) -> Answered<Head> {
+    pub fn of(request: &Request<Body>, placement: &Placement) -> Answered<Head> {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer
             .unwrap_or_else(|| Peer::plain(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)));
@@ -131,7 +131,7 @@ impl Head {
 const CONDITIONS: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
 
 /// The shard that a query names, and the rest of it.
-fn shard_of(query: &str, placement: Placement) -> Answered<(Option<Shard>, String)> {
+fn shard_of(query: &str, placement: &Placement) -> Answered<(Option<Shard>, String)> {
     let mut named = None;
     let mut rest = Vec::new();
     for pair in query.split('&') {
@@ -147,7 +147,7 @@ fn shard_of(query: &str, placement: Placement) -> Answered<(Option<Shard>, Strin
     Ok((named, rest.join("&")))
 }
 
-fn no_such_shard(placement: Placement) -> Problem {
+fn no_such_shard(placement: &Placement) -> Problem {
     let last = placement.shards().last().unwrap_or(Shard::FIRST);
     Problem::out_of_range(format!("shard is the number of one shard, 0 to {last}"))
 }
@@ -181,7 +181,7 @@ impl Asked {
     /// It names a shard that is not there, or says that its body is too large.
     pub fn new(
         request: Request<Body>,
-        placement: Placement,
+        placement: &Placement,
         limits: BodyLimits,
     ) -> Answered<Asked> {
         let head = Head::of(&request, placement)?;

@@ -42,7 +42,7 @@ struct FilterSaid {
 }
 
 impl FilterSaid {
-    fn shard(&self, placement: Placement) -> Option<Shard> {
+    fn shard(&self, placement: &Placement) -> Option<Shard> {
         let queue = queue_of(self.queue.as_deref(), self.queue_base64.as_deref());
         shard_of_jobs(placement, queue.as_deref(), self.batch.as_deref(), self.ids.as_deref())
     }
@@ -54,7 +54,7 @@ pub(super) async fn bulk(routing: &Routing, asked: Asked) -> Outcome {
     let Some(said) = read::<BulkSaid>(&bytes).await else {
         return routing.pass_read(&head, bytes, head.shard.unwrap_or(Shard::FIRST)).await;
     };
-    let placement = routing.placement;
+    let placement = &routing.placement;
     let to = queue_of(said.queue.as_deref(), said.queue_base64.as_deref());
     let to = to.map(|queue| placement.of(&queue));
     let of = head.shard.or_else(|| said.filter.shard(placement));
@@ -101,7 +101,7 @@ struct Done {
 async fn all(routing: &Routing, head: &Head, bytes: &Bytes, cursor: Option<&str>) -> Outcome {
     let (mut shard, mut cursor) = match cursor {
         None => (Shard::FIRST, None),
-        Some(cursor) => read_cursor(cursor, routing.placement)?,
+        Some(cursor) => read_cursor(cursor, &routing.placement)?,
     };
     let (mut all, began) = (Done::default(), Instant::now());
     loop {
@@ -150,7 +150,7 @@ fn with_cursor(bytes: &Bytes, cursor: Option<String>) -> Bytes {
     written(&fields).into()
 }
 
-fn read_cursor(text: &str, placement: Placement) -> Result<(Shard, Option<String>), Problem> {
+fn read_cursor(text: &str, placement: &Placement) -> Result<(Shard, Option<String>), Problem> {
     let read = text.split_once('.').and_then(|(shard, cursor)| {
         let shard = shard.parse().ok().map(Shard).filter(|shard| placement.has(*shard))?;
         Some((shard, Some(cursor.to_owned()).filter(|cursor| !cursor.is_empty())))

@@ -3,7 +3,7 @@
 //! Each shard gets the whole list, with `null` in the places of the others' jobs: so a job has the same
 //! place for its shard as for the client, which is what idempotency keys and messages are about.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -15,9 +15,9 @@ use spindle_http::{Code, Problem, ProblemBody, work_on_bytes};
 
 use super::asked::{Asked, Head};
 use super::place::{queue_of, said};
-use super::router::{Outcome, Routing, check_named, json};
+use super::router::{Outcome, Routing, json, named_of};
 use super::shards::{Missed, Refusal, whole};
-use super::submit::{JobSaid, check_together};
+use super::submit::{JobSaid, together};
 use crate::{Placement, Shard};
 
 /// As many as one request may have: more are refused by any shard.
@@ -32,7 +32,8 @@ struct Jobs {
 
 /// What a job of a request says of where it belongs.
 struct Entry {
-    shard: Option<Shard>,
+    /// The shards that are offered it, in order.
+    shards: Option<Vec<Shard>>,
     /// What it belongs to and waits for that is there already.
     linked: Vec<u64>,
     /// By what others of the request name it.
@@ -102,10 +103,10 @@ pub(super) fn problem_json(problem: Problem) -> Box<RawValue> {
     to_raw_value(&ProblemBody::from(problem)).unwrap_or_default()
 }
 
-fn submitted(raw: &RawValue, placement: Placement) -> Entry {
+fn submitted(raw: &RawValue, placement: &Placement) -> Entry {
     let Some(job) = said::<JobSaid>(raw.get().as_bytes()) else { return Entry::unknown() };
     Entry {
-        shard: job.shard(placement),
+        shards: job.shards(placement),
         linked: job.linked().collect(),
         after: job.names().map(str::to_owned).collect(),
         name: job.r#ref,
@@ -130,12 +131,12 @@ struct PortableAfter {
     created_at: String,
 }
 
-fn imported(raw: &RawValue, placement: Placement) -> Entry {
+fn imported(raw: &RawValue, placement: &Placement) -> Entry {
     let Some(job) = said::<Portable>(raw.get().as_bytes()) else { return Entry::unknown() };
     let name = |id: u64, at: &str| format!("{id} {at}");
     let queue = queue_of(job.queue.as_deref(), job.queue_base64.as_deref());
     Entry {
-        shard: queue.map(|queue| placement.of(&queue)),
+        shards: queue.map(|queue| placement.all_of(&queue)),
         linked: Vec::new(),
         name: Some(name(job.id, &job.created_at)),
         after: job.after.iter().map(|it| name(it.id, &it.created_at)).collect(),
@@ -145,7 +146,7 @@ fn imported(raw: &RawValue, placement: Placement) -> Entry {
 impl Entry {
     /// It is refused, by any shard.
     fn unknown() -> Entry {
-        Entry { shard: None, linked: Vec::new(), name: None, after: Vec::new() }
+        Entry { shards: None, linked: Vec::new(), name: None, after: Vec::new() }
     }
 }
 
@@ -159,37 +160,80 @@ enum Joined {
 async fn many(
     routing: &Routing,
     asked: Asked,
-    entry: fn(&RawValue, Placement) -> Entry,
+    entry: fn(&RawValue, &Placement) -> Entry,
 ) -> Result<Joined, Refusal> {
-    let placement = routing.placement;
     let (head, bytes) = asked.read(routing.limits).await?;
-    let raw = bytes.clone();
-    let planned = work_on_bytes(bytes.len(), move || plan(&raw, placement, entry)).await;
-    let Some((jobs, plan)) = planned.transpose()? else {
+    let (raw, placement) = (bytes.clone(), routing.placement.clone());
+    let planned = work_on_bytes(bytes.len(), move || plan(&raw, &placement, entry)).await;
+    let Some((jobs, mut plan)) = planned.transpose()? else {
         return Ok(Joined::Passed(routing.pass_read(&head, bytes, Shard::FIRST).await?));
     };
-    let used: BTreeSet<Shard> = plan.iter().flatten().copied().collect();
-    for shard in &used {
-        check_named(&head, *shard)?;
+    for shards in plan.iter_mut().flatten() {
+        *shards = named_of(&head, std::mem::take(shards))?;
     }
-    if let Some(shard) = used.first().filter(|_| used.len() == 1 && plan.iter().all(Result::is_ok))
-    {
-        return Ok(Joined::Passed(routing.pass_read(&head, bytes, *shard).await?));
+    if let Some(shard) = only_shard(&plan) {
+        return Ok(Joined::Passed(routing.pass_read(&head, bytes, shard).await?));
     }
     drop(bytes);
-    let parts = used.iter().map(|shard| part(routing, &head, *shard, &jobs, &plan));
-    let parts = join_all(parts).await;
-    join(used.into_iter().zip(parts).collect(), plan)
+    offer_all(routing, &head, &jobs, plan).await.map(Joined::Answers)
 }
 
-/// Where each job goes, or why it goes nowhere. None: any shard refuses the whole.
-type Plan = Vec<Result<Shard, Problem>>;
+/// The shard that gets all of them, if it is one, and they go nowhere else.
+fn only_shard(plan: &Plan) -> Option<Shard> {
+    let mut shards = plan.iter().map(|shards| match shards.as_deref() {
+        Ok([only]) => Some(*only),
+        _ => None,
+    });
+    let first = shards.next()??;
+    shards.all(|shard| shard == Some(first)).then_some(first)
+}
+
+/// Offers each job to its shards, one after the other: what the first ones refuse, as its queue is on its way
+/// to another shard, is taken by the next.
+async fn offer_all(
+    routing: &Routing,
+    head: &Head,
+    jobs: &[Box<RawValue>],
+    plan: Plan,
+) -> Result<Vec<Box<RawValue>>, Refusal> {
+    let mut left: Vec<VecDeque<Shard>> = Vec::with_capacity(plan.len());
+    let mut answers: Vec<Option<Box<RawValue>>> = Vec::with_capacity(plan.len());
+    for shards in plan {
+        answers.push(shards.as_ref().err().map(|problem| refused(&problem_json(problem.clone()))));
+        left.push(shards.unwrap_or_default().into());
+    }
+    let mut is_any_taken = false;
+    loop {
+        let round: Vec<Option<Shard>> = left.iter_mut().map(VecDeque::pop_front).collect();
+        let used: BTreeSet<Shard> = round.iter().flatten().copied().collect();
+        if used.is_empty() {
+            return Ok(answers.into_iter().map(Option::unwrap_or_default).collect());
+        }
+        let parts = used.iter().map(|shard| part(routing, head, *shard, jobs, &round));
+        let parts = used.iter().copied().zip(join_all(parts).await).collect();
+        let (said, refusal) = join(parts, &round);
+        if let Some(refusal) = refusal.filter(|_| !is_any_taken) {
+            return Err(refusal);
+        }
+        is_any_taken = true;
+        for (place, said) in said.into_iter().enumerate() {
+            let Some(said) = said else { continue };
+            if !is_refused(&said) {
+                left[place].clear();
+            }
+            answers[place] = Some(said);
+        }
+    }
+}
+
+/// The shards that each job is offered to, or why none is.
+type Plan = Vec<Result<Vec<Shard>, Problem>>;
 
 #[expect(clippy::type_complexity, reason = "it is read once, by its caller")]
 fn plan(
     raw: &[u8],
-    placement: Placement,
-    entry: fn(&RawValue, Placement) -> Entry,
+    placement: &Placement,
+    entry: fn(&RawValue, &Placement) -> Entry,
 ) -> Option<Result<(Vec<Box<RawValue>>, Plan), Problem>> {
     let Jobs { jobs } = said(raw)?;
     if !(1..=JOBS_MAX).contains(&jobs.len()) {
@@ -199,13 +243,13 @@ fn plan(
     Some(places(&entries, placement).map(|places| (jobs, places)))
 }
 
-fn places(entries: &[Entry], placement: Placement) -> Result<Plan, Problem> {
-    let mut named = HashMap::new();
+fn places(entries: &[Entry], placement: &Placement) -> Result<Plan, Problem> {
+    let mut named: HashMap<&str, &[Shard]> = HashMap::new();
     let are_linked = entries.iter().any(|entry| !entry.after.is_empty());
     for entry in entries.iter().filter(|_| are_linked) {
         if let Some(name) = &entry.name
-            && let Some(shard) = entry.shard
-            && named.insert(name.as_str(), shard).is_some()
+            && let Some(shards) = &entry.shards
+            && named.insert(name.as_str(), shards).is_some()
         {
             // Each shard would see only one of them.
             let detail = format!("two jobs of the request have the ref `{name}`");
@@ -213,25 +257,32 @@ fn places(entries: &[Entry], placement: Placement) -> Result<Plan, Problem> {
         }
     }
     // Those of no queue are refused by whichever shard has others.
-    let any = entries.iter().find_map(|entry| entry.shard).unwrap_or(Shard::FIRST);
+    let any = entries.iter().find_map(|entry| entry.shards.clone());
+    let any = any.unwrap_or_else(|| vec![Shard::FIRST]);
     let place = |entry: &Entry| {
-        let Some(shard) = entry.shard else { return Ok(any) };
-        check_together(placement, shard, entry.linked.iter().copied())?;
-        let other = entry.after.iter().find_map(|name| {
-            named.get(name.as_str()).filter(|other| **other != shard).map(|other| (name, *other))
-        });
-        match other {
-            None => Ok(shard),
-            Some((name, other)) => {
+        let Some(shards) = entry.shards.clone() else { return Ok(any.clone()) };
+        let shards = together(placement, shards, entry.linked.iter().copied())?;
+        let mut bound = shards.clone();
+        for name in &entry.after {
+            let Some(others) = named.get(name.as_str()) else { continue };
+            bound.retain(|shard| others.contains(shard));
+            if bound.is_empty() {
+                let [shard, other] = [&shards[..], others].map(last);
                 let detail = format!(
                     "its queue is on shard {shard}, and `{name}`, which it waits for, on shard {other}: \
                      jobs that wait for each other are in queues of one shard"
                 );
-                Err(Problem::new(Code::SeveralShards, detail).with("shard", other.0))
+                return Err(Problem::new(Code::SeveralShards, detail).with("shard", other.0));
             }
         }
+        Ok(bound)
     };
     Ok(entries.iter().map(place).collect())
+}
+
+/// The shard that takes jobs of the queue that these are all the shards of.
+fn last(shards: &[Shard]) -> Shard {
+    shards.last().copied().unwrap_or(Shard::FIRST)
 }
 
 /// What a shard says to its part.
@@ -246,14 +297,14 @@ async fn part(
     head: &Head,
     shard: Shard,
     jobs: &[Box<RawValue>],
-    plan: &Plan,
+    round: &[Option<Shard>],
 ) -> Part {
     let mut body = br#"{"jobs":["#.to_vec();
-    for (place, (job, on)) in jobs.iter().zip(plan).enumerate() {
+    for (place, (job, on)) in jobs.iter().zip(round).enumerate() {
         if place > 0 {
             body.push(b',');
         }
-        let is_its_own = on.as_ref().is_ok_and(|on| *on == shard);
+        let is_its_own = *on == Some(shard);
         body.extend_from_slice(if is_its_own { job.get().as_bytes() } else { b"null" });
     }
     body.extend_from_slice(b"]}");
@@ -302,7 +353,11 @@ pub(super) async fn answers(
     answers.ok_or_else(|| Missed::BrokeOff(shard).into())
 }
 
-fn join(parts: Vec<(Shard, Part)>, plan: Plan) -> Result<Joined, Refusal> {
+/// What the shards of a round say of each job that they were offered; and why none was taken, if it is so.
+fn join(
+    parts: Vec<(Shard, Part)>,
+    round: &[Option<Shard>],
+) -> (Vec<Option<Box<RawValue>>>, Option<Refusal>) {
     let mut by_shard = HashMap::new();
     let mut whole_refusal = None;
     let mut is_any_taken = false;
@@ -318,16 +373,14 @@ fn join(parts: Vec<(Shard, Part)>, plan: Plan) -> Result<Joined, Refusal> {
             }
         }
     }
-    if let Some(refusal) = whole_refusal.filter(|_| !is_any_taken) {
-        return Err(refusal);
-    }
-    let answer = |(place, on): (usize, Result<Shard, Problem>)| match on {
-        Err(problem) => refused(&problem_json(problem)),
-        Ok(shard) => match by_shard.get_mut(&shard) {
+    let answer = |(place, on): (usize, &Option<Shard>)| {
+        let shard = (*on)?;
+        Some(match by_shard.get_mut(&shard) {
             Some(Ok(answers)) => answers.get_mut(place).and_then(Option::take).unwrap_or_default(),
             Some(Err(problem)) => refused(problem),
             None => refused(&problem_json(Missed::BrokeOff(shard).into())),
-        },
+        })
     };
-    Ok(Joined::Answers(plan.into_iter().enumerate().map(answer).collect()))
+    let answers = round.iter().enumerate().map(answer).collect();
+    (answers, whole_refusal.filter(|_| !is_any_taken))
 }

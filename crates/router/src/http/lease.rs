@@ -72,7 +72,7 @@ pub(super) enum Where {
 
 impl LeaseSaid {
     /// Which shards are asked; `raw` is all that was said.
-    pub fn place(self, raw: &[u8], placement: Placement) -> Where {
+    pub fn place(self, raw: &[u8], placement: &Placement) -> Where {
         let LeaseSaid { queues, queues_base64, wait_s, count } = self;
         let mut by_shard = BTreeMap::<Shard, Named>::new();
         // What a shard would refuse goes to one shard whole.
@@ -84,12 +84,16 @@ impl LeaseSaid {
         let mut is_refused = !fits || !is_wait;
         for queue in queues {
             is_refused |= !is_name(queue.as_bytes());
-            by_shard.entry(placement.of(queue.as_bytes())).or_default().queues.push(queue);
+            for shard in placement.all_of(queue.as_bytes()) {
+                by_shard.entry(shard).or_default().queues.push(queue.clone());
+            }
         }
         for queue in queues_base64 {
             match queue_of(None, Some(&queue)).filter(|name| is_name(name)) {
                 Some(name) => {
-                    by_shard.entry(placement.of(&name)).or_default().queues_base64.push(queue)
+                    for shard in placement.all_of(&name) {
+                        by_shard.entry(shard).or_default().queues_base64.push(queue.clone());
+                    }
                 }
                 None => is_refused = true,
             }
@@ -148,7 +152,7 @@ pub(super) async fn lease(routing: &Routing, asked: Asked) -> Outcome {
     let place = match head.shard {
         Some(shard) => Where::On(shard),
         None => match read::<LeaseSaid>(&bytes).await {
-            Some(said) => said.place(&bytes, routing.placement),
+            Some(said) => said.place(&bytes, &routing.placement),
             None => Where::On(Shard::FIRST),
         },
     };

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use indexmap::IndexMap;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use spindle_http::Problem;
 
@@ -17,6 +18,7 @@ use super::flock::written;
 use super::place::said;
 use super::router::{Outcome, Routing, json, queue_in};
 use super::shards::{Missed, Refusal};
+use super::sums::{add, raise};
 use crate::{Placement, Shard};
 
 /// Which list.
@@ -33,7 +35,7 @@ pub(super) enum Kind {
 
 /// Joins a list of all shards; one that is about one shard only is that shard's.
 pub(super) async fn list(routing: &Routing, kind: Kind, asked: Asked) -> Outcome {
-    if let Some(shard) = only(&asked.head, kind, routing.placement) {
+    if let Some(shard) = only(&asked.head, kind, &routing.placement) {
         return routing.pass(asked, shard).await;
     }
     let head = &asked.head;
@@ -47,7 +49,7 @@ pub(super) async fn list(routing: &Routing, kind: Kind, asked: Asked) -> Outcome
 }
 
 /// The shard that a list is about by its filter.
-fn only(head: &Head, kind: Kind, placement: Placement) -> Option<Shard> {
+fn only(head: &Head, kind: Kind, placement: &Placement) -> Option<Shard> {
     let text = |name| {
         let value = head.params(name).next();
         value.map(|value| String::from_utf8_lossy(&value).into_owned())
@@ -65,12 +67,12 @@ fn only(head: &Head, kind: Kind, placement: Placement) -> Option<Shard> {
 
 /// The shard that jobs are on that a filter means.
 pub(super) fn shard_of_jobs(
-    placement: Placement,
+    placement: &Placement,
     queue: Option<&[u8]>,
     batch: Option<&str>,
     ids: Option<&str>,
 ) -> Option<Shard> {
-    let of_queue = queue.map(|queue| placement.of(queue));
+    let of_queue = queue.and_then(|queue| placement.only_of(queue));
     let of_number = |text: &str| Some(placement.of_id(text.parse().ok()?));
     let of_batch = || batch.and_then(of_number);
     let of_ids = || {
@@ -377,12 +379,40 @@ async fn by_name(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
         }
         _ => String::from_utf8_lossy(name).into_owned(),
     });
+    if kind == Kind::Queues {
+        named.dedup_by(|(name, item), (first, joined)| {
+            let is_same = name == first;
+            if is_same {
+                *joined = one_queue(joined, item);
+            }
+            is_same
+        });
+    }
     let items: Vec<Box<RawValue>> = named.into_iter().map(|(_, item)| item).collect();
     let mut joined = Joined::new(kind, &items);
     if let Some(cursor) = cursor {
         joined.put("next_cursor", cursor);
     }
     Ok(json(written(&joined.0)))
+}
+
+/// What two shards say of one queue that is on its way between them: its numbers added up, and of all else
+/// what the first says.
+pub(super) fn one_queue(first: &RawValue, other: &RawValue) -> Box<RawValue> {
+    type Fields = serde_json::Map<String, Value>;
+    let read = |raw: &RawValue| serde_json::from_str::<Fields>(raw.get()).unwrap_or_default();
+    let (mut joined, other) = (read(first), read(other));
+    add(&mut joined, &other, &["deleted", "payload_bytes", "waiting_leases"]);
+    raise(&mut joined, &other, &["next_ready_age_ms"]);
+    for group in ["jobs", "last_minute"] {
+        if let (Some(Value::Object(joined)), Some(Value::Object(other))) =
+            (joined.get_mut(group), other.get(group))
+        {
+            let fields: Vec<&str> = other.keys().map(String::as_str).collect();
+            add(joined, other, &fields);
+        }
+    }
+    to_raw_value(&joined).unwrap_or_else(|_| first.to_owned())
 }
 
 /// Lists without an order: one shard's behind the other's.
@@ -432,6 +462,23 @@ mod tests {
         let object = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         assert_eq!(with_shard(&object(r#"{ "id":1}"#), Shard(2)).get(), r#"{"shard":2,"id":1}"#);
         assert_eq!(with_shard(&object("{}"), Shard(2)).get(), r#"{"shard":2}"#);
+    }
+
+    #[test]
+    fn two_shards_numbers_of_a_queue_become_one_and_its_settings_stay() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let first = raw(
+            r#"{"name":"a","jobs":{"ready":1,"done":0},"payload_bytes":3,"jobs_max":9,"last_minute":{"leased":1},"next_ready_age_ms":5}"#,
+        );
+        let other = raw(
+            r#"{"name":"a","jobs":{"ready":4,"done":2},"payload_bytes":4,"jobs_max":9,"last_minute":{"leased":2},"next_ready_age_ms":3,"deleted":1}"#,
+        );
+        let joined: Value = serde_json::from_str(one_queue(&first, &other).get()).unwrap();
+        let expected = serde_json::json!({
+            "name": "a", "jobs": {"ready": 5, "done": 2}, "payload_bytes": 7, "jobs_max": 9,
+            "last_minute": {"leased": 3}, "next_ready_age_ms": 5, "deleted": 1,
+        });
+        assert_eq!(joined, expected);
     }
 
     fn lane(shard: u8, times: &[(u64, &str)], next_cursor: Option<&str>) -> Lane {

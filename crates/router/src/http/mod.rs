@@ -25,6 +25,7 @@ mod line;
 mod lists;
 mod metrics;
 mod place;
+mod queues;
 mod reports;
 mod router;
 mod schedules;

@@ -22,13 +22,13 @@ pub(super) enum Place {
 impl Placement {
     /// Where the job or batch with this number is. A number of no shard is that of no job: any shard
     /// can say so.
-    pub(super) fn of_id(self, id: u64) -> Shard {
+    pub(super) fn of_id(&self, id: u64) -> Shard {
         let shard = Shard::of_job(JobId(id));
         if self.has(shard) { shard } else { Shard::FIRST }
     }
 
     /// Where the job is that a segment of a path names, as the API reads it.
-    pub(super) fn of_job_named(self, segment: &str) -> Place {
+    pub(super) fn of_job_named(&self, segment: &str) -> Place {
         let name = percent_decode_str(segment).decode_utf8_lossy();
         let id = address::from_decimal(name.as_bytes())
             .or_else(|| address::from_gearman_handle(name.as_bytes()));
@@ -42,18 +42,18 @@ impl Placement {
     }
 
     /// Where the batch is that a segment of a path names.
-    pub(super) fn of_batch_named(self, segment: &str) -> Shard {
+    pub(super) fn of_batch_named(&self, segment: &str) -> Shard {
         let name = percent_decode_str(segment).decode_utf8_lossy();
         name.parse().map_or(Shard::FIRST, |id| self.of_id(id))
     }
 
     /// Where the queue is that a segment of a path names: any bytes, percent-encoded.
-    pub(super) fn of_queue_named(self, segment: &str) -> Shard {
-        self.of(&percent_decode_str(segment).collect::<Vec<u8>>())
+    pub(super) fn of_queue_named(&self, segment: &str) -> Vec<Shard> {
+        self.all_of(&percent_decode_str(segment).collect::<Vec<u8>>())
     }
 
     /// Where the lease is that has this token: its first bytes are the job's number.
-    pub(super) fn of_token(self, token: &str) -> Shard {
+    pub(super) fn of_token(&self, token: &str) -> Shard {
         let bytes = URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
         bytes.first_chunk().map_or(Shard::FIRST, |id| self.of_id(u64::from_be_bytes(*id)))
     }
@@ -69,7 +69,7 @@ pub(super) struct QueueNamed {
 
 impl QueueNamed {
     /// Where it is; none if none is named, or in a way that no shard takes.
-    pub fn shard(&self, placement: Placement) -> Option<Shard> {
+    pub fn shard(&self, placement: &Placement) -> Option<Shard> {
         let name = queue_of(self.queue.as_deref(), self.queue_base64.as_deref())?;
         Some(placement.of(&name))
     }
@@ -141,7 +141,7 @@ mod tests {
     fn queues_are_named_by_bytes() {
         let placement = Placement::over(8);
         let name = b"\xff/a b";
-        assert_eq!(placement.of_queue_named("%FF%2fa%20b"), placement.of(name));
+        assert_eq!(placement.of_queue_named("%FF%2fa%20b"), [placement.of(name)]);
         assert_eq!(queue_of(None, Some("/y9hIGI=")).as_deref(), Some(&name[..]));
         assert_eq!(queue_of(Some("a"), Some("YQ==")).as_deref(), Some(&b"a"[..]));
         assert_eq!(queue_of(Some("a"), Some("Yg==")), None);

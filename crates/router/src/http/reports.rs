@@ -48,7 +48,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(raw: &[u8], placement: Placement) -> Option<Plan> {
+    fn of(raw: &[u8], placement: &Placement) -> Option<Plan> {
         let reports: Reports = said(raw)?;
         if !(1..=LEASES_MAX).contains(&reports.leases.len()) {
             return None;
@@ -95,8 +95,8 @@ struct ReportsAnswer {
 pub(super) async fn reports(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let head = Arc::new(head);
-    let (raw, placement) = (bytes.clone(), routing.placement);
-    let plan = work_on_bytes(bytes.len(), move || Plan::of(&raw, placement)).await;
+    let (raw, placement) = (bytes.clone(), routing.placement.clone());
+    let plan = work_on_bytes(bytes.len(), move || Plan::of(&raw, &placement)).await;
     let only = plan.as_ref().map_or(Some(Shard::FIRST), Plan::only);
     let (Some(plan), None) = (plan, head.shard.or(only)) else {
         let shard = head.shard.or(only).unwrap_or(Shard::FIRST);

@@ -17,7 +17,7 @@ use super::asked::{Asked, Head};
 use super::place::{Place, queue_of};
 use super::shards::{Missed, Refusal, Shards, whole};
 use super::table::{Rule, rule_of};
-use super::{bulk, events, flock, lease, lists, reports, schedules, submit, sums};
+use super::{bulk, events, flock, lease, lists, queues, reports, schedules, submit, sums};
 use crate::{Placement, Reach, Shard};
 
 /// Sends requests over HTTP to shards.
@@ -66,7 +66,7 @@ impl HttpRouter {
 async fn answer(State(HttpRouter(routing)): State<HttpRouter>, request: Request) -> Response {
     let (rule, segment) = rule_of(request.method(), request.uri().path());
     let segment = segment.to_owned();
-    let answered = match Asked::new(request, routing.placement, routing.limits) {
+    let answered = match Asked::new(request, &routing.placement, routing.limits) {
         Ok(asked) => routing.answer(rule, &segment, asked).await,
         Err(problem) => Err(problem.into()),
     };
@@ -75,7 +75,7 @@ async fn answer(State(HttpRouter(routing)): State<HttpRouter>, request: Request)
 
 impl Routing {
     async fn answer(&self, rule: Rule, segment: &str, asked: Asked) -> Outcome {
-        let placement = self.placement;
+        let placement = &self.placement;
         let named = asked.head.shard;
         match rule {
             // Whatever brings something into a queue, or leases: the queue's shard is looked at, too.
@@ -88,13 +88,14 @@ impl Routing {
             Rule::PutSchedule => schedules::put(self, asked).await,
             Rule::ApplySchedules => schedules::apply(self, asked).await,
             Rule::Queue => {
-                let shard = placement.of_queue_named(segment);
-                self.pass_if(asked, shard).await
+                let shards = placement.of_queue_named(segment);
+                queues::queue(self, asked, shards).await
             }
             Rule::JobqCreate => {
                 let name = asked.head.params("queue").next();
-                let shard = placement.of(name.as_deref().unwrap_or(JOBQ_QUEUE));
-                self.pass_if(asked, shard).await
+                let shards = placement.all_of(name.as_deref().unwrap_or(JOBQ_QUEUE));
+                let (head, bytes) = asked.read(self.limits).await?;
+                submit::offer(self, &head, &bytes, &named_of(&head, shards)?).await
             }
             Rule::Lease => lease::lease(self, asked).await,
             Rule::Reports => reports::reports(self, asked).await,
@@ -107,7 +108,7 @@ impl Routing {
 
     /// A request that names no shard, and brings nothing into a queue.
     async fn answer_anywhere(&self, rule: Rule, segment: &str, asked: Asked) -> Outcome {
-        let placement = self.placement;
+        let placement = &self.placement;
         match rule {
             Rule::Named => Err(name_a_shard("this is about one shard's log").into()),
             Rule::Token => {
@@ -132,12 +133,6 @@ impl Routing {
     pub async fn pass(&self, asked: Asked, shard: Shard) -> Outcome {
         let (head, request) = asked.into_streamed();
         Ok(self.shards.send(shard, &head.peer, request).await?)
-    }
-
-    /// The same for what is on one shard; a request that names another one is refused.
-    async fn pass_if(&self, asked: Asked, shard: Shard) -> Outcome {
-        check_named(&asked.head, shard)?;
-        self.pass(asked, shard).await
     }
 
     /// Sends on a request whose body was read.
@@ -236,13 +231,21 @@ pub(super) async fn whole_if_ok(
 
 /// Refuses a request that names another shard than that of its queue.
 pub(super) fn check_named(head: &Head, shard: Shard) -> Result<(), Refusal> {
+    named_of(head, vec![shard]).map(drop)
+}
+
+/// Of the shards of a request's queue the one that the request names, or all. One that names another is
+/// refused.
+pub(super) fn named_of(head: &Head, shards: Vec<Shard>) -> Result<Vec<Shard>, Refusal> {
     match head.shard {
-        Some(named) if named != shard => {
+        None => Ok(shards),
+        Some(named) if shards.contains(&named) => Ok(vec![named]),
+        Some(named) => {
+            let shard = shards.last().copied().unwrap_or(Shard::FIRST);
             let detail =
                 format!("the queue is on shard {shard}, and the request names shard {named}");
             Err(Problem::new(Code::SeveralShards, detail).with("shard", shard.0).into())
         }
-        _ => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ struct ScheduleSaid {
 pub(super) async fn put(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let schedule = read::<ScheduleSaid>(&bytes).await;
-    let Some(shard) = schedule.and_then(|it| it.job.shard(routing.placement)) else {
+    let Some(shard) = schedule.and_then(|it| it.job.shard(&routing.placement)) else {
         return routing.pass_read(&head, bytes, Shard::FIRST).await;
     };
     check_named(&head, shard)?;
@@ -89,7 +89,7 @@ pub(super) async fn apply(routing: &Routing, asked: Asked) -> Outcome {
     let Some(set) = read::<Set>(&bytes).await else {
         return routing.pass_read(&head, bytes, head.shard.unwrap_or(Shard::FIRST)).await;
     };
-    let parts = parts(&set, routing.placement);
+    let parts = parts(&set, &routing.placement);
     if let Some(named) = head.shard {
         for (shard, part) in &parts {
             if !part.schedules.is_empty() {
@@ -109,7 +109,7 @@ pub(super) async fn apply(routing: &Routing, asked: Asked) -> Outcome {
 }
 
 /// Each shard's part: also of those that are to have none.
-fn parts(set: &Set, placement: Placement) -> BTreeMap<Shard, Part<'_>> {
+fn parts<'a>(set: &'a Set, placement: &Placement) -> BTreeMap<Shard, Part<'a>> {
     let none = |shard| (shard, Part { schedules: IndexMap::new() });
     let mut parts: BTreeMap<Shard, Part<'_>> = placement.shards().map(none).collect();
     for (name, schedule) in &set.schedules {

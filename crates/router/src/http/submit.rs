@@ -10,8 +10,8 @@ use spindle_http::{Code, Problem, whole_or_null, work_on_bytes};
 
 use super::asked::{Asked, Head};
 use super::place::{Place, QueueNamed, queue_of, said};
-use super::router::{Outcome, Routing, check_named};
-use super::shards::Refusal;
+use super::router::{Outcome, Routing, named_of};
+use super::shards::{Refusal, whole};
 use crate::{Placement, Shard};
 
 /// What a job to submit says of where it belongs. Its types are those of the API or laxer.
@@ -27,10 +27,10 @@ pub(super) struct JobSaid {
 }
 
 impl JobSaid {
-    /// The shard of its queue.
-    pub fn shard(&self, placement: Placement) -> Option<Shard> {
+    /// The shards that are offered it, in order; none if it names no queue.
+    pub fn shards(&self, placement: &Placement) -> Option<Vec<Shard>> {
         let name = queue_of(self.queue.as_deref(), self.queue_base64.as_deref())?;
-        Some(placement.of(&name))
+        Some(placement.all_of(&name))
     }
 
     /// The numbers of what it belongs to and waits for.
@@ -50,32 +50,39 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
-/// Refuses what does not lie together.
-pub(super) fn check_together(
-    placement: Placement,
-    shard: Shard,
+/// The shards that are offered something: of those of its queue the one that has what it belongs to and waits
+/// for, if it is so bound. Refused is what does not lie together.
+pub(super) fn together(
+    placement: &Placement,
+    shards: Vec<Shard>,
     linked: impl Iterator<Item = u64>,
-) -> Result<(), Problem> {
+) -> Result<Vec<Shard>, Problem> {
+    let mut bound = shards;
     for id in linked {
         let other = Shard::of_job(JobId(id));
         // A number of no shard is nowhere: the shard says so.
-        if other != shard && placement.has(other) {
+        if !placement.has(other) {
+            continue;
+        }
+        if !bound.contains(&other) {
+            let shard = bound.last().copied().unwrap_or(Shard::FIRST);
             let detail = format!(
                 "{id} is on shard {other}, and the queue is on shard {shard}: jobs that wait for each \
                  other and the jobs of a batch are in queues of one shard"
             );
             return Err(Problem::new(Code::SeveralShards, detail).with("shard", other.0));
         }
+        bound = vec![other];
     }
-    Ok(())
+    Ok(bound)
 }
 
 /// `POST /api/v1/jobs`
 pub(super) async fn one(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let job = read::<JobSaid>(&bytes).await;
-    let shard = job.as_ref().and_then(|job| job.shard(routing.placement));
-    send(routing, &head, bytes, shard, job.iter().flat_map(JobSaid::linked)).await
+    let shards = job.as_ref().and_then(|job| job.shards(&routing.placement));
+    send(routing, &head, bytes, shards, job.iter().flat_map(JobSaid::linked)).await
 }
 
 /// What a batch to open says of where it belongs.
@@ -95,30 +102,62 @@ pub(super) async fn batch(routing: &Routing, asked: Asked) -> Outcome {
         let BatchSaid { queue, queue_base64, .. } = batch;
         queue_of(queue.as_deref(), queue_base64.as_deref())
     });
-    let shard = queue.map(|queue| routing.placement.of(&queue));
-    send(routing, &head, bytes, shard, batch.iter().filter_map(|batch| batch.parent)).await
+    let shards = queue.map(|queue| routing.placement.all_of(&queue));
+    send(routing, &head, bytes, shards, batch.iter().filter_map(|batch| batch.parent)).await
 }
 
 async fn send(
     routing: &Routing,
     head: &Head,
     bytes: Bytes,
-    shard: Option<Shard>,
+    shards: Option<Vec<Shard>>,
     linked: impl Iterator<Item = u64>,
 ) -> Outcome {
     // Without a queue it is refused, by any shard.
-    let Some(shard) = shard else {
+    let Some(shards) = shards else {
         return routing.pass_read(head, bytes, Shard::FIRST).await;
     };
-    check_named(head, shard)?;
-    check_together(routing.placement, shard, linked)?;
-    routing.pass_read(head, bytes, shard).await
+    let shards = named_of(head, shards)?;
+    let shards = together(&routing.placement, shards, linked)?;
+    offer(routing, head, &bytes, &shards).await
+}
+
+/// Offers something to one shard after the other. Who says that the queue is elsewhere has none of its name;
+/// who says anything else has the answer.
+pub(super) async fn offer(
+    routing: &Routing,
+    head: &Head,
+    bytes: &Bytes,
+    shards: &[Shard],
+) -> Outcome {
+    let mut shards = shards.iter().copied().peekable();
+    while let Some(shard) = shards.next() {
+        let answer = routing.pass_read(head, bytes.clone(), shard).await?;
+        if shards.peek().is_none() || answer.status() != StatusCode::UNPROCESSABLE_ENTITY {
+            return Ok(answer);
+        }
+        let (parts, body) = answer.into_parts();
+        let body = whole(body, shard).await?;
+        if !is_elsewhere(&body) {
+            return Ok(Response::from_parts(parts, Body::from(body)));
+        }
+    }
+    Err(Problem::new(Code::NotFound, "the queue is on no shard").into())
+}
+
+/// Whether a shard's problem is that the queue is on another one.
+fn is_elsewhere(problem: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Said {
+        code: String,
+    }
+    said(problem).is_some_and(|it: Said| it.code == Code::SeveralShards.as_str())
 }
 
 /// `PATCH /api/v1/jobs/{id}`
 pub(super) async fn edit(routing: &Routing, segment: &str, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
-    let wanted = read::<QueueNamed>(&bytes).await.and_then(|to| to.shard(routing.placement));
+    let wanted = read::<QueueNamed>(&bytes).await.and_then(|to| to.shard(&routing.placement));
     let place = match head.shard {
         Some(shard) => Place::On(shard),
         None => routing.placement.of_job_named(segment),

@@ -63,7 +63,7 @@ fn objects_of(values: Vec<Value>) -> impl Iterator<Item = Map<String, Value>> {
 }
 
 /// Puts sums of fields into the first of two objects.
-fn add(to: &mut Map<String, Value>, from: &Map<String, Value>, fields: &[&str]) {
+pub(super) fn add(to: &mut Map<String, Value>, from: &Map<String, Value>, fields: &[&str]) {
     for field in fields.iter().filter(|field| from.contains_key(**field)) {
         let sum = count(to, field) + count(from, field);
         to.insert((*field).to_owned(), sum.into());
@@ -71,7 +71,7 @@ fn add(to: &mut Map<String, Value>, from: &Map<String, Value>, fields: &[&str]) 
 }
 
 /// Puts the higher values of fields into the first of two objects.
-fn raise(to: &mut Map<String, Value>, from: &Map<String, Value>, fields: &[&str]) {
+pub(super) fn raise(to: &mut Map<String, Value>, from: &Map<String, Value>, fields: &[&str]) {
     for field in fields.iter().filter(|field| from.contains_key(**field)) {
         let most = count(to, field).max(count(from, field));
         to.insert((*field).to_owned(), most.into());

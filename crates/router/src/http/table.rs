@@ -132,6 +132,8 @@ pub(super) const ROWS: &[(&str, &str, Rule)] = &[
     ("POST", "/api/v1/queues/{name}/resume", Queue),
     ("POST", "/api/v1/queues/{name}/drain", Queue),
     ("POST", "/api/v1/queues/{name}/purge", Queue),
+    // The first shard has the map of moved queues.
+    ("POST", "/api/v1/queues/{name}/move", First),
     ("GET", "/api/v1/queues/{name}/settings", Queue),
     ("PUT", "/api/v1/queues/{name}/settings", Queue),
     ("GET", "/api/v1/workers", List(Kind::Workers)),

@@ -8,7 +8,7 @@ use spindle_workq::wire::{Reply, Request, Uuid};
 
 use super::lines::Whose;
 use super::task::Shards;
-use crate::Shard;
+use crate::{Placement, Shard};
 
 const TIMEOUT: Bytes = Bytes::from_static(b"-TIMEOUT\r\n");
 
@@ -38,7 +38,9 @@ impl Hunt {
     pub(super) fn begin(names: &[Bytes], wait_timeout_ms: u32, shards: &mut Shards) -> Hunt {
         let mut by_shard: BTreeMap<Shard, Vec<Bytes>> = BTreeMap::new();
         for name in names {
-            by_shard.entry(shards.placement.of(name)).or_default().push(name.clone());
+            for shard in shards.placement.all_of(name) {
+                by_shard.entry(shard).or_default().push(name.clone());
+            }
         }
         let mut queues: Vec<_> = by_shard.into_iter().collect();
         let count = queues.len();
@@ -101,6 +103,15 @@ impl Hunt {
         }
         pass_others(shards);
         Some(TIMEOUT)
+    }
+
+    /// Whether one of its queues has another shard by now that is not asked.
+    pub(super) fn waits_elsewhere(&self, placement: &Placement) -> bool {
+        let is_asked = |shard: Shard, queue: &Bytes| {
+            self.queues.iter().any(|(asked, names)| *asked == shard && names.contains(queue))
+        };
+        let mut queues = self.queues.iter().flat_map(|(_, names)| names);
+        queues.any(|queue| placement.all_of(queue).iter().any(|shard| !is_asked(*shard, queue)))
     }
 
     /// Asks one shard what it has now.

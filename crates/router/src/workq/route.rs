@@ -21,26 +21,32 @@ pub(super) enum Route {
 }
 
 /// Where a request goes, as far as is known.
-pub(super) fn route(request: &Request, placement: Placement, known: &Known) -> Route {
+pub(super) fn route(request: &Request, placement: &Placement, known: &Known) -> Route {
     let by_id = |id: &Uuid, one: fn(Shard) -> Route| {
         shard_of(*id, placement, known).map_or(Route::Several, one)
     };
+    let of_queue = |queue: &[u8], one: fn(Shard) -> Route| {
+        placement.only_of(queue).map_or(Route::Several, one)
+    };
     match request {
-        Request::Add(job) | Request::Schedule { job, .. } => Route::Stream(placement.of(&job.name)),
+        Request::Add(job) | Request::Schedule { job, .. } => of_queue(&job.name, Route::Stream),
         Request::InspectQueue { name } => Route::Stream(placement.of(name)),
         Request::Complete { id, .. }
         | Request::Fail { id, .. }
         | Request::Delete { id }
         | Request::Extend { id, .. } => by_id(id, Route::Stream),
         Request::Result { id, .. } | Request::InspectJob { id } => by_id(id, Route::One),
-        Request::Run(run) => Route::One(placement.of(&run.name)),
+        Request::Run(run) => of_queue(&run.name, Route::One),
         Request::InspectJobs { name, .. } | Request::InspectScheduledJobs { name, .. } => {
             Route::One(placement.of(name))
         }
         Request::Lease { names, .. } => {
-            let mut shards = names.iter().map(|name| placement.of(name));
-            let first = shards.next().unwrap_or(Shard::FIRST);
-            if shards.all(|shard| shard == first) { Route::One(first) } else { Route::Several }
+            let mut shards = names.iter().map(|name| placement.only_of(name));
+            let first = shards.next().unwrap_or(Some(Shard::FIRST));
+            match first.filter(|_| shards.all(|shard| shard == first)) {
+                Some(shard) => Route::One(shard),
+                None => Route::Several,
+            }
         }
         Request::InspectQueues { .. } | Request::InspectServer | Request::Auth { .. } => {
             Route::Several
@@ -50,7 +56,7 @@ pub(super) fn route(request: &Request, placement: Placement, known: &Known) -> R
 }
 
 /// The shard that has a job, if it is anywhere.
-fn shard_of(id: Uuid, placement: Placement, known: &Known) -> Option<Shard> {
+fn shard_of(id: Uuid, placement: &Placement, known: &Known) -> Option<Shard> {
     if !id.is_foreign() {
         return known.shard_of(id);
     }
@@ -111,7 +117,7 @@ mod tests {
     fn routed(text: &str, known: &Known) -> Route {
         let mut input = BytesMut::from(text.as_bytes());
         let request = Decoder::new(Limits::default()).decode(&mut input).unwrap().unwrap();
-        route(&request, PLACEMENT(), known)
+        route(&request, &PLACEMENT(), known)
     }
 
     fn queues() -> [String; 3] {

@@ -22,13 +22,15 @@ const OWED_MAX: usize = 1024;
 
 /// A connection of a Workq client that has come to the router.
 pub(super) struct WorkqSession {
-    shards: Shards,
+    pub(super) shards: Shards,
     decoder: Decoder,
     limits: Limits,
     places: Places,
     task: Option<Task>,
     /// A request that is to be alone, and waits until nothing is owed.
     next: Option<Request>,
+    /// The version of the placement that was looked at last.
+    placed: u64,
     stage: Stage,
 }
 
@@ -43,6 +45,7 @@ enum Stage {
 
 impl WorkqSession {
     pub(super) fn new(ways: Box<dyn Ways>, placement: Placement, limits: Limits) -> WorkqSession {
+        let placed = placement.version();
         let shards = Shards {
             lines: Lines::new(ways),
             known: Known::default(),
@@ -58,6 +61,7 @@ impl WorkqSession {
             places: Places::default(),
             task: None,
             next: None,
+            placed,
             stage: Stage::Open,
         }
     }
@@ -127,7 +131,7 @@ impl WorkqSession {
 
     /// Asks the shard that a request is for, or keeps the request until it can be alone.
     fn take(&mut self, request: Request) {
-        match route(&request, self.shards.placement, &self.shards.known) {
+        match route(&request, &self.shards.placement, &self.shards.known) {
             Route::Stream(shard) => {
                 let place = Whose::Place(self.places.keep(), says(&request));
                 self.shards.lines.ask(shard, &request, place);
@@ -153,7 +157,7 @@ impl WorkqSession {
         let Some(request) = self.next.take_if(|_| is_alone) else { return };
         let request = if self.shards.ended { without_wait(request) } else { request };
         // It may be known meanwhile where its job is.
-        match route(&request, self.shards.placement, &self.shards.known) {
+        match route(&request, &self.shards.placement, &self.shards.known) {
             Route::Stream(shard) | Route::One(shard) => {
                 self.task = Some(Task::at(shard, &request, &mut self.shards));
             }
@@ -205,6 +209,16 @@ impl WorkqSession {
         self.shards.lines.close();
     }
 
+    /// A worker that waits where its queues no longer are is to ask again: its time is up early.
+    fn follow_moves(&mut self, out: &mut Outbox) {
+        let version = self.shards.placement.version();
+        if std::mem::replace(&mut self.placed, version) != version
+            && self.task.as_ref().is_some_and(|task| task.waits_elsewhere(&self.shards.placement))
+        {
+            self.end_wait(out);
+        }
+    }
+
     /// The client waits for nothing any longer.
     fn end_wait(&mut self, out: &mut Outbox) {
         if let Some(task) = &mut self.task {
@@ -235,6 +249,7 @@ impl Session for WorkqSession {
 
     fn on_answer(&mut self, ticket: Ticket, _: Gated<Answer>, out: &mut Outbox) -> Flow {
         if ticket == Wake::TICKET {
+            self.follow_moves(out);
             self.hear(out);
         }
         self.flow(out)

@@ -10,6 +10,7 @@ use super::known::Known;
 use super::lines::{Lines, Says, Whose};
 use super::listing::{Listing, Position};
 use super::route::{says, waits};
+use super::seek::Seek;
 use crate::{Placement, Shard};
 
 /// What a request that is alone works with.
@@ -34,6 +35,7 @@ pub(super) enum Task {
     Servers(Servers),
     Listing(Listing),
     Hunt(Hunt),
+    Seek(Seek),
 }
 
 impl Task {
@@ -44,6 +46,11 @@ impl Task {
             says: says(request),
             waits: waits(request),
             is_run: matches!(request, Request::Run(_)),
+            leases: match request {
+                Request::Lease { names, .. } => names.clone(),
+                _ => Vec::new(),
+            },
+            shard,
         })
     }
 
@@ -57,6 +64,14 @@ impl Task {
             }
             Request::Lease { names, wait_timeout_ms } => {
                 Task::Hunt(Hunt::begin(&names, wait_timeout_ms, shards))
+            }
+            Request::Add(ref job) | Request::Schedule { ref job, .. } => {
+                let queue = job.name.clone();
+                Task::Seek(Seek::begin(request, &queue, shards))
+            }
+            Request::Run(ref run) => {
+                let queue = run.name.clone();
+                Task::Seek(Seek::begin(request, &queue, shards))
             }
             request => Task::Anywhere(Anywhere::begin(&request, shards)),
         }
@@ -77,6 +92,7 @@ impl Task {
             Task::Servers(servers) => servers.heard(&reply, whole),
             Task::Listing(listing) => listing.heard(shard, reply, whole, shards),
             Task::Hunt(hunt) => hunt.heard(shard, &reply, whole, shards),
+            Task::Seek(seek) => seek.heard(shard, &reply, whole, shards),
         }
     }
 
@@ -88,13 +104,32 @@ impl Task {
                 None
             }
             Task::Hunt(hunt) => hunt.end_wait(shards),
+            Task::Seek(seek) => {
+                seek.end_wait(shards);
+                None
+            }
             _ => None,
+        }
+    }
+
+    /// Whether it waits for a job at shards that are not all that may have one, since a queue has moved.
+    pub(super) fn waits_elsewhere(&self, placement: &Placement) -> bool {
+        match self {
+            Task::One(one) => {
+                one.leases.iter().any(|queue| placement.only_of(queue) != Some(one.shard))
+            }
+            Task::Hunt(hunt) => hunt.waits_elsewhere(placement),
+            _ => false,
         }
     }
 
     /// Whether it is a `run`, whose client waits as long as the server can.
     pub(super) fn is_run(&self) -> bool {
-        matches!(self, Task::One(One { is_run: true, .. }))
+        match self {
+            Task::One(one) => one.is_run,
+            Task::Seek(seek) => seek.is_run(),
+            _ => false,
+        }
     }
 }
 
@@ -103,6 +138,9 @@ pub(super) struct One {
     says: Says,
     waits: bool,
     is_run: bool,
+    /// The queues of a lease.
+    leases: Vec<Bytes>,
+    shard: Shard,
 }
 
 impl One {

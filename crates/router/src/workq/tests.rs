@@ -1,5 +1,7 @@
 //! A session whose ways the tests play.
 
+mod moves;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 

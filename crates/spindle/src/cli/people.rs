@@ -304,6 +304,16 @@ pub enum ClusterCommand {
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         shard: u8,
     },
+    /// Move a queue to another shard, while jobs come and are worked
+    Move {
+        /// The queue
+        queue: String,
+        /// The shard that is to take its jobs, from 0
+        #[arg(long, value_name = "NUMBER")]
+        to: u8,
+    },
+    /// List the queues that were moved, and the shard that still has jobs of each
+    Moves,
 }
 
 /// `spindle clock`.

@@ -4,7 +4,11 @@ use std::{io, slice};
 
 use serde_json::Value;
 
-use super::{native::Native, view::text_of, web::ApiRequest};
+use super::{
+    native::Native,
+    view::text_of,
+    web::{ApiRequest, encoded},
+};
 use crate::{
     cli::{ClusterArgs, ClusterCommand},
     exit::{Code, Failure},
@@ -16,12 +20,21 @@ const PATH: &str = "/api/v1/cluster";
 /// Runs `spindle cluster`.
 pub fn cluster(args: &ClusterArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
-    match args.command {
+    match &args.command {
         None => {
             let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
             print_all(slice::from_ref(&cluster), args.native.json, || rows(&cluster))?;
         }
-        Some(ClusterCommand::StepDown { shard }) => step_down(&native, shard, args.native.json)?,
+        Some(ClusterCommand::StepDown { shard }) => step_down(&native, *shard, args.native.json)?,
+        Some(ClusterCommand::Move { queue, to }) => {
+            move_queue(&native, queue, *to, args.native.json)?;
+        }
+        Some(ClusterCommand::Moves) => {
+            let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
+            let moved = cluster.get("moved").and_then(Value::as_array);
+            let moved = moved.map(Vec::as_slice).unwrap_or_default();
+            print_all(moved, args.native.json, || moves(moved))?;
+        }
     }
     Ok(Code::Ok)
 }
@@ -54,6 +67,30 @@ fn step_down(native: &Native, shard: u8, as_json: bool) -> anyhow::Result<()> {
         &mut out,
         format_args!("{leader} steps down; `spindle cluster` shows who leads"),
     )?)
+}
+
+fn move_queue(native: &Native, queue: &str, to: u8, as_json: bool) -> anyhow::Result<()> {
+    let path = format!("/api/v1/queues/{}/move?to={to}", encoded(queue));
+    let moved: Value = native.ask(ApiRequest::post(&path), "the queue")?;
+    let mut out = io::stdout().lock();
+    if as_json {
+        return Ok(write_json(&mut out, &moved)?);
+    }
+    Ok(write_line(
+        &mut out,
+        format_args!("{queue} moves to shard {to}; `spindle cluster moves` shows how far it is"),
+    )?)
+}
+
+/// Queues that were moved, one a row.
+fn moves(moved: &[Value]) -> Rows {
+    let mut rows = Rows::new(&["queue", "shard", "drains"]);
+    for queue in moved {
+        let name = ["name", "name_base64"].iter().find_map(|field| queue.get(field));
+        let drains = queue.get("drains").map_or_else(|| "-".to_owned(), text_of);
+        rows.add([name.map(text_of).unwrap_or_default(), text_of(&queue["shard"]), drains]);
+    }
+    rows
 }
 
 /// The cluster's shards; none of one with a single log.

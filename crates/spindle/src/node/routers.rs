@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use axum::Router;
-use spindle_cluster::{Carrier, Node};
+use spindle_cluster::{Carrier, Node, Whereabouts};
 use spindle_engine::Door;
 use spindle_http::{
     Names, Site,
@@ -16,7 +16,7 @@ use spindle_limits::Places;
 use spindle_net::{BindError, BoundDoor, Limits, NetConfig, Server, ServerHandle};
 use spindle_router::gearman::{GearmanOptions, GearmanRouter};
 use spindle_router::{
-    Network, NoLog, Placement, Reach, Sockets, http::HttpRouter, workq::WorkqRouter,
+    Network, NoLog, Placement, Reach, Shard, Sockets, Spread, http::HttpRouter, workq::WorkqRouter,
 };
 
 use super::{Base, answers};
@@ -30,6 +30,8 @@ use crate::{
 pub(super) struct Routers {
     lines: ServerHandle,
     http: Option<Handle>,
+    placement: Placement,
+    network: Arc<Sockets>,
 }
 
 impl Routers {
@@ -44,16 +46,16 @@ impl Routers {
         let config = &resolved.config;
         let placement = Placement::over(config.shards);
         let places = Places::new(config.place_limits(base.connections_max));
-        let network = Sockets::new(carrier.handle().clone(), Arc::clone(&reach));
-        let bound = lines(config, base, &(Arc::new(network) as Arc<dyn Network>), placement)?;
+        let network = Arc::new(Sockets::new(carrier.handle().clone(), Arc::clone(&reach)));
+        let bound = lines(config, base, &(Arc::clone(&network) as Arc<dyn Network>), &placement)?;
         let idle = config.idle_timeout;
         let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
         let (budgets, of_lines) = (base.budgets.clone(), places.clone());
         let net = NetConfig { limits, budgets, places: of_lines, ..NetConfig::default() };
         let lines = Server::start(Arc::new(NoLog), bound, net)?;
-        let open = |addr| http(config, base, &reach, placement, (addr, nodes, places));
+        let open = |addr| http(config, base, &reach, &placement, (addr, nodes, places));
         let http = config.http.map(open).transpose()?;
-        let routers = Routers { lines, http };
+        let routers = Routers { lines, http, placement, network };
         starts::doors(config, &routers.local_addrs());
         Ok(routers)
     }
@@ -62,6 +64,17 @@ impl Routers {
     pub fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
         let http = self.http.iter().map(|http| ("http", http.local_addr()));
         self.lines.local_addrs().iter().copied().chain(http).collect()
+    }
+
+    /// Routes by where queues are that were moved, from now on.
+    pub fn follow_moves(&self, moved: &[Whereabouts]) {
+        let spread = |it: &Whereabouts| {
+            let (drains, to) = (it.drains.map(Shard), Shard(it.to));
+            (it.queue.clone(), Spread { drains, to, is_open: it.is_open })
+        };
+        if self.placement.set_moved(moved.iter().map(spread).collect()) {
+            self.network.wake_all();
+        }
     }
 
     /// Ends all connections in order, at most this long.
@@ -87,17 +100,17 @@ fn lines(
     config: &Config,
     base: &Base,
     network: &Arc<dyn Network>,
-    placement: Placement,
+    placement: &Placement,
 ) -> anyhow::Result<Vec<BoundDoor>> {
     let mut doors: Vec<(Arc<dyn Door>, SocketAddr)> = Vec::new();
     if let Some(addr) = config.workq {
         let limits = spindle_workq::wire::Limits::default();
-        let router = WorkqRouter::new(Arc::clone(network), placement, limits);
+        let router = WorkqRouter::new(Arc::clone(network), placement.clone(), limits);
         doors.push((Arc::new(router), addr));
     }
     if let Some(addr) = config.gearman {
         let options = GearmanOptions::default();
-        let router = GearmanRouter::new(Arc::clone(network), placement, options);
+        let router = GearmanRouter::new(Arc::clone(network), placement.clone(), options);
         doors.push((Arc::new(router), addr));
     }
     let bind = |(door, addr): (Arc<dyn Door>, SocketAddr)| {
@@ -113,7 +126,7 @@ fn http(
     config: &Config,
     base: &Base,
     reach: &Arc<dyn Reach>,
-    placement: Placement,
+    placement: &Placement,
     (addr, nodes, places): (SocketAddr, &[Node], Places),
 ) -> anyhow::Result<Handle> {
     let bound = listen::bind(addr).map_err(|source| {
@@ -121,7 +134,7 @@ fn http(
         not_bound(BindError { door, addr, source })
     })?;
     let bound = bound.with_tls(base.tls.of_door(config, "http", addr));
-    let router = HttpRouter::new(Arc::clone(reach), placement);
+    let router = HttpRouter::new(Arc::clone(reach), placement.clone());
     let own = answers::of_shards(nodes, config.asks(addr));
     let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
     let site = Site::new(Router::new().merge(own).merge(router.router()), names);

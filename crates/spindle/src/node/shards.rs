@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use sd_notify::NotifyState;
-use spindle_cluster::{Carrier, Crossing, Node, OpenLog, ShardSeat, Threshold};
+use spindle_cluster::{Carrier, Crossing, Moving, Node, OpenLog, ShardSeat, Threshold};
 use spindle_core::seat::Seat;
 use spindle_engine::spans::SpanSink;
 use spindle_engine::{Options, Peer};
@@ -118,6 +120,7 @@ impl Shards<'_> {
     ) -> anyhow::Result<()> {
         let first = nodes[0].clone();
         let mut masters = Some(masters);
+        let ends = AtomicBool::new(false);
         thread::scope(|scope| {
             let (mut lives, mut failed) = (Vec::new(), Ok(()));
             for ((node, threshold), shard) in nodes.into_iter().zip(thresholds).zip(0..) {
@@ -142,7 +145,15 @@ impl Shards<'_> {
                     }
                 }
             }
-            failed.and(self.wait_for_end(inbox, &routers, lives))
+            let mover = thread::Builder::new().name("spindle-moving".to_owned());
+            let mover = mover.spawn_scoped(scope, || move_queues(&self.seats, &routers, &ends));
+            let mover = mover.context("cannot start threads");
+            if mover.is_err() {
+                drop(self.events.send(Event::ShardEnded));
+            }
+            let ended = self.wait_for_end(inbox, &routers, lives);
+            ends.store(true, Ordering::Relaxed);
+            failed.and(mover.map(drop)).and(ended)
         })
     }
 
@@ -237,6 +248,18 @@ impl Shards<'_> {
         });
         // All of them are waited for. The first that failed is why the others had to end.
         ended.collect::<Vec<_>>().into_iter().collect()
+    }
+}
+
+/// How often it is looked which queues are to move on.
+const MOVED_EVERY: Duration = Duration::from_millis(100);
+
+/// The body of the thread that moves queues on, and tells routers where they are.
+fn move_queues(seats: &[Node], routers: &Routers, ends: &AtomicBool) {
+    let mut moving = Moving::between(seats.to_vec());
+    while !ends.load(Ordering::Relaxed) {
+        moving.go_on().iter().for_each(|moved| routers.follow_moves(moved));
+        thread::sleep(MOVED_EVERY);
     }
 }
 

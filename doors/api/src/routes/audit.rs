@@ -223,6 +223,7 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::RunSchedule => "run_schedule",
         Action::CancelBatch => "cancel_batch",
         Action::StepDown => "step_down",
+        Action::MoveQueue => "move_queue",
     }
 }
 

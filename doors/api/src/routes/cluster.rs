@@ -11,6 +11,7 @@ use spindle_core::job::Origin;
 use spindle_http::{Answered, Code, Pass, Problem};
 use utoipa::ToSchema;
 
+use super::moves::MovedQueue;
 use crate::api::Api;
 
 /// The server's cluster, as the node that answers sees it.
@@ -31,6 +32,9 @@ pub(crate) struct ClusterBody {
     /// Where queues are spread over several logs: each of them. What is above is said of the first then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shards: Vec<ShardBody>,
+    /// Queues that were moved to another shard than that of their name, as the node that answers knows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moved: Vec<MovedQueue>,
 }
 
 /// One of the logs that the queues are spread over.
@@ -83,8 +87,8 @@ impl From<Status> for ClusterBody {
     fn from(status: Status) -> ClusterBody {
         let Status { node, role, epoch, leader, nodes } = status;
         let nodes = nodes.into_iter().map(NodeBody::from).collect();
-        let shards = Vec::new();
-        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes, shards }
+        let (shards, moved) = (Vec::new(), Vec::new());
+        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes, shards, moved }
     }
 }
 
@@ -111,15 +115,17 @@ fn alone(host: &str, epoch: u64, position: u64) -> ClusterBody {
         address: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let (leader, nodes, shards) = (Some(node.clone()), vec![only], Vec::new());
-    ClusterBody { shared: false, leader, node, role, epoch, nodes, shards }
+    let (leader, nodes) = (Some(node.clone()), vec![only]);
+    let (shards, moved) = (Vec::new(), Vec::new());
+    ClusterBody { shared: false, leader, node, role, epoch, nodes, shards, moved }
 }
 
 /// What a node says of all shards: it has a seat at each of them, in order.
 fn of_shards(seats: &[Node]) -> Option<ClusterBody> {
     let first = seats.first()?;
     let shards = (0..).zip(seats).map(ShardBody::of).collect();
-    Some(ClusterBody { shards, ..first.status().into() })
+    let moved = first.places().map.into_iter().map(MovedQueue::from).collect();
+    Some(ClusterBody { shards, moved, ..first.status().into() })
 }
 
 /// What `GET /api/v1/cluster` says of a process that has a node at each of several shards.

@@ -28,6 +28,8 @@ pub(crate) mod leases;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod list;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
+pub(crate) mod moves;
+#[expect(unused_qualifications, reason = "in what utoipa's macro writes")]
 pub(crate) mod queues;
 pub(crate) mod reports;
 #[expect(unused_qualifications, reason = "in what utoipa's macro writes")]

@@ -55,11 +55,16 @@ pub enum ErrorReply {
     Unauthenticated,
     /// The token is not for this.
     Denied,
+    /// The function's queue is on another shard: a router asks there.
+    OtherShard,
     /// Outside a limit of the engine that has no word of its own here.
     Refused,
 }
 
 impl ErrorReply {
+    /// The code of [`ErrorReply::OtherShard`].
+    pub const OTHER_SHARD: &str = "OTHER_SHARD";
+
     /// What a worker hears of a job that it does not hold.
     #[must_use]
     pub fn of_job_not_held(request: &Request) -> ErrorReply {
@@ -110,6 +115,7 @@ impl ErrorReply {
                 "The token is missing, not known or expired: send the line auth TOKEN",
             ),
             Self::Denied => ("PERMISSION_DENIED", "The token is not for this"),
+            Self::OtherShard => (Self::OTHER_SHARD, "The function's queue is on another shard"),
             Self::Refused => ("QUEUE_ERROR", "Request is outside the limits"),
         }
     }

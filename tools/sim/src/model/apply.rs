@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Compact, Edit, Extend, Lease, Submit};
 use spindle_core::job::{Cause, JobOptions, Label, Origin};
 use spindle_core::payload::BytesRef;
+use spindle_core::places::Stage;
 use spindle_core::queue::{Constraint, QueueSettings};
 use spindle_core::{Command, JobId, JobImage, Status};
 
@@ -69,14 +70,15 @@ impl Model {
             Command::SetQueue { name, settings } => {
                 let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
                 self.constraints_revision += u64::from(typed_anew && !self.rules.is_empty());
-                let ordered = |it: &QueueSettings| (it.aging_ms, it.fair.is_some());
-                let ordered_anew = ordered(&self.settings(name)) != ordered(settings);
-                self.queues.insert(name.clone(), settings.clone());
-                self.queues.retain(|_, settings| !settings.is_default());
-                if ordered_anew {
-                    self.reorder(name);
-                }
+                self.put_settings(name, settings);
             }
+            Command::PlaceQueue { queue, shard } => self.apply_place(queue, *shard),
+            Command::EndDrain { queue, .. } => self.apply_end_of_drain(queue),
+            Command::KnowPlace { queue, version, shard, settings } => {
+                self.apply_known_place(queue, (*version, *shard), settings.as_deref());
+            }
+            Command::SealQueue { queue, .. } => self.apply_step(queue, Stage::Sealed),
+            Command::LeaveQueue { queue, .. } => self.apply_step(queue, Stage::Left),
             Command::SetConstraint(rule) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
                 self.rules.remove(number);
@@ -114,6 +116,17 @@ impl Model {
             Command::CancelBatch { id } => self.apply_seal(*id, true),
             Command::Compact(item) => self.apply_compaction(item),
             Command::RaiseFormat { version } => self.format = self.format.max(*version),
+        }
+    }
+
+    /// A queue has these settings from now on.
+    pub(super) fn put_settings(&mut self, name: &Bytes, settings: &QueueSettings) {
+        let ordered = |it: &QueueSettings| (it.aging_ms, it.fair.is_some());
+        let ordered_anew = ordered(&self.settings(name)) != ordered(settings);
+        self.queues.insert(name.clone(), settings.clone());
+        self.queues.retain(|_, settings| !settings.is_default());
+        if ordered_anew {
+            self.reorder(name);
         }
     }
 

@@ -88,6 +88,7 @@ impl Model {
             above = self.batches.get(&id.0).and_then(|it| it.opened.parent);
         }
         let refusals = refusals.or(depth > 10, Rejection::OutOfRange("depth"));
+        let refusals = self.refuse_place(&open.queue, open.parent.is_some(), refusals);
         self.refuse_adding(open.parent, refusals)
     }
 

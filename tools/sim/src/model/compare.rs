@@ -147,6 +147,7 @@ impl Model {
         same(0, "ids_until", &ids_until, &server.ids_until)?;
         same_fields!(0 => self, server; epoch, next_constraint, constraints_revision, format,
             last_audit);
+        self.compare_places(state)?;
         let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
         for number in self.rules.keys() {
             let unmatched = state.unmatched_below(*number);

@@ -18,6 +18,7 @@ mod flows;
 mod fold;
 mod limits;
 mod matching;
+mod places;
 mod refuse;
 mod schedules;
 mod tick;
@@ -77,6 +78,8 @@ pub struct Model {
     /// The clock is not believed: nothing goes because its time is over.
     pub(crate) holds_expiry: bool,
     pub(crate) defaults: Defaults,
+    /// Which shard the log is, and where queues are that were moved.
+    pub(crate) moved: places::Moved,
     next_order: u64,
     /// Of fair queues.
     turns: BTreeMap<Bytes, fair::Turns>,

@@ -1,7 +1,8 @@
 //! Why a command may be refused.
 
 use spindle_core::command::{Claim, Compact, Edit, Lease, Matched, Submit};
-use spindle_core::job::{LABELS_MAX, Label};
+use spindle_core::job::{LABELS_MAX, Label, Origin};
+use spindle_core::places::Stage;
 use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
 use spindle_core::{BytesRef, Command, JobId, JobImage, Rejection, Status};
 
@@ -65,7 +66,14 @@ impl Model {
     /// Why a command would be refused now; empty when it has to be accepted.
     pub fn refusals(&self, command: &Command, now_ms: u64) -> Refusals {
         match command {
-            Command::Submit(submit) => self.refuse_submit(submit, now_ms),
+            Command::Submit(submit) => {
+                let is_bound = submit.batch.is_some() || !submit.after.is_empty();
+                let refusals = self.refuse_submit(submit, now_ms);
+                match submit.origin {
+                    Origin::Lightjq => refusals,
+                    _ => self.refuse_place(&submit.queue, is_bound, refusals),
+                }
+            }
             Command::Lease(lease) => self.refuse_lease(lease, now_ms),
             Command::Extend(extend) => self.refuse_claim(extend.claim, true),
             Command::Finish(finish) => self.refuse_claim(finish.claim, false),
@@ -98,7 +106,9 @@ impl Model {
                 self.refuse_deleted(*id, Rejection::NotFound, refusals)
             }
             Command::SetQueue { name, .. } => {
-                Refusals::when(!is_queue_name(name), Rejection::OutOfRange("queue name"))
+                let is_wrong = !is_queue_name(name);
+                let refusals = Refusals::when(is_wrong, Rejection::OutOfRange("queue name"));
+                self.refuse_settings(name, refusals)
             }
             Command::SetConstraint(rule) => {
                 let known = rule.number == 0 || self.rules.contains_key(&rule.number);
@@ -129,6 +139,17 @@ impl Model {
             Command::OpenBatch(open) => self.refuse_opening(open),
             Command::SealBatch { id } => self.refuse_sealing(*id),
             Command::CancelBatch { id } => self.refuse_unknown_batch(*id),
+            Command::PlaceQueue { queue, shard } => self.refuse_placing(queue, *shard),
+            Command::EndDrain { queue, version } => self.refuse_end_of_drain(queue, *version),
+            Command::KnowPlace { queue, version, shard, .. } => {
+                self.refuse_known_place(queue, *version, *shard)
+            }
+            Command::SealQueue { queue, version } => {
+                self.refuse_step(queue, *version, Stage::Offered)
+            }
+            Command::LeaveQueue { queue, version } => {
+                self.refuse_step(queue, *version, Stage::Sealed)
+            }
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let reserved = 1..=self.ids_until();
@@ -266,6 +287,10 @@ impl Model {
             .or(is_full, Rejection::QueueFull)
             .or(job.status() == Status::Leased, Rejection::Leased)
             .or(bad_name, Rejection::OutOfRange("queue name"));
+        let refusals = match &edit.queue {
+            Some(queue) => self.refuse_place(queue, false, refusals),
+            None => refusals,
+        };
         match &edit.matched {
             Some(matched) => self.refuse_matched(matched, refusals),
             None => refusals,

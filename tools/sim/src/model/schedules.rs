@@ -100,7 +100,13 @@ impl Model {
         let bad_max = all && !(1..=1000).contains(&schedule.missed_max);
         let bad_queue = schedule.job.queue.is_empty() || schedule.job.queue.len() > 512;
         let bad_name = schedule.name.is_empty() || schedule.name.len() > 100;
-        Refusals::when(bad_max || bad_queue || bad_name, Rejection::OutOfRange("schedule"))
+        let is_bad = bad_max || bad_queue || bad_name;
+        let refusals = Refusals::when(is_bad, Rejection::OutOfRange("schedule"));
+        let queue = &schedule.job.queue;
+        match self.schedules.get(&schedule.name) {
+            Some(known) if known.schedule.job.queue == *queue => refusals,
+            _ => self.refuse_place(queue, false, refusals),
+        }
     }
 
     pub(super) fn refuse_unknown_schedule(&self, name: &str) -> Refusals {

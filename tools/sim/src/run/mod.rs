@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spindle_core::seat::Seat;
 use spindle_core::{JobId, Status};
 use spindle_engine::{Committed, Gate, Gated};
 use spindle_testkit::disk::Operation;
@@ -134,11 +135,15 @@ impl Run {
         })?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x51_3d1e);
         let is_in_flight = profile == Profile::InFlight;
-        let server = Server::begin(rng.random(), planted, is_in_flight)
+        // Every fourth log is one of two shards.
+        let shards = if seed % 4 == 3 { 2 } else { 1 };
+        let seat = Seat { shard: 0, shards };
+        let server = Server::begin(rng.random(), planted, is_in_flight, seat)
             .map_err(|why| Violation { step: 0, what: "the first start".into(), why })?;
         let now_ms = server.now_ms();
         let mut model = server.empty_model();
         model.leave_ids();
+        model.moved.seat = seat;
         let phases = if is_in_flight { Phases::none() } else { Phases::new(&mut rng) };
         let mut run = Run {
             rng,

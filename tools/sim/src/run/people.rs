@@ -5,7 +5,7 @@ use spindle_core::command::Audited;
 use spindle_core::{Command, JobId};
 use spindle_engine::{Audit, JobRef};
 
-use super::{Judged, Run};
+use super::{Judged, Run, seen};
 use crate::model::action_of;
 
 /// A request that changes one job after the other, and goes on.
@@ -70,14 +70,14 @@ impl Run {
             is_taken = reply.is_ok();
             reply
         });
-        let command = self.as_matched(command);
-        let judged = if changes {
-            let command = Some(command);
-            self.judge(&Command::Audited(Box::new(Audited { command, entry })), reply)
-        } else {
-            self.judge(&command, reply)
-        };
-        if of_many && changes && is_taken {
+        if !changes {
+            // Wherever the queue is.
+            let (reply, _) = seen(reply);
+            return reply.map_err(|refused| format!("a change of nothing is refused: {refused}"));
+        }
+        let command = Some(self.as_matched(command));
+        let judged = self.judge(&Command::Audited(Box::new(Audited { command, entry })), reply);
+        if of_many && is_taken {
             request.seq = if request.seq > 0 { request.seq } else { self.model.last_audit };
             self.request = Some(request);
         }

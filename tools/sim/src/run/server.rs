@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use spindle_core::seat::Seat;
 use spindle_core::{JobId, State};
 use spindle_engine::{
     Caller, Clock, ConnectionId, Delivery, Engine, Mailbox, Options, StartError, Survey, fold_state,
@@ -75,7 +76,7 @@ struct Running {
 
 impl Server {
     /// The first start, on an empty disk, or with several records on their way to an empty log.
-    pub fn begin(seed: u64, planted: Planted, is_in_flight: bool) -> Judged<Server> {
+    pub fn begin(seed: u64, planted: Planted, is_in_flight: bool, seat: Seat) -> Judged<Server> {
         let options = Options {
             payload_memory_bytes: PAYLOAD_MEMORY_BYTES,
             seed,
@@ -83,6 +84,7 @@ impl Server {
             // Every second server's leases outlive a crash, all of them.
             durable_leases: seed.is_multiple_of(2),
             defaults: defaults(),
+            seat,
             ..Options::default()
         };
         let disk = SimDisk::new(seed);

@@ -2,6 +2,7 @@
 
 mod batches;
 mod people;
+mod places;
 mod schedules;
 mod submits;
 mod workers;
@@ -17,6 +18,7 @@ use spindle_core::{Command, JobId, JobImage};
 
 use crate::model::Model;
 use batches::Batches;
+use places::Moves;
 use schedules::Schedules;
 
 /// What a seed does most.
@@ -73,6 +75,7 @@ pub struct Workload {
     mix: Mix,
     schedules: Schedules,
     batches: Batches,
+    moves: Moves,
 }
 
 /// How a seed differs from others besides its draws.
@@ -117,6 +120,9 @@ impl Mix {
 /// How many holders there are: connections and registered workers.
 const HOLDERS: u64 = 5;
 
+/// The names of queues: in each run some of them.
+const QUEUES: [&[u8]; 5] = [b"mail", b"resize", b"bill", b"\xff\0raw", b"jobq"];
+
 impl Workload {
     /// The stream of a seed.
     pub fn new(seed: u64, profile: Profile) -> Workload {
@@ -131,11 +137,15 @@ impl Workload {
             mix,
             schedules: Schedules::new(seed, profile),
             batches: Batches::new(seed),
+            moves: Moves::new(seed),
         }
     }
 
     /// What happens next.
     pub fn step(&mut self, view: View<'_>) -> Step {
+        if let Some(command) = self.move_step(view) {
+            return Step::Ask(command);
+        }
         let mix = self.mix;
         let options = 3;
         let all = mix.submits + mix.leases + mix.finishes + mix.people + mix.advances + options;
@@ -219,8 +229,7 @@ impl Workload {
     }
 
     fn queue(&mut self) -> Bytes {
-        const NAMES: [&[u8]; 5] = [b"mail", b"resize", b"bill", b"\xff\0raw", b"jobq"];
-        Bytes::from_static(NAMES[self.rng.random_range(0..self.mix.queues)])
+        Bytes::from_static(QUEUES[self.rng.random_range(0..self.mix.queues)])
     }
 
     fn holder(&mut self) -> u64 {

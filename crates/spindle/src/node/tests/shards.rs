@@ -124,3 +124,88 @@ fn a_server_that_means_another_number_of_shards_ends_and_says_why() {
     are_ready(&[&one]);
     assert_eq!(one.end(), Code::Ok);
 }
+
+/// What the map says of a queue that was moved: its shard, and the one that drains.
+fn moved(server: &Server, queue: &str) -> Option<(u64, Option<u64>)> {
+    let (_, cluster) = server.answer("GET /api/v1/cluster", &Value::Null);
+    let moved = cluster["moved"].as_array()?.iter().find(|it| it["name"] == queue)?;
+    Some((moved["shard"].as_u64()?, moved["drains"].as_u64()))
+}
+
+#[test]
+fn a_queue_moves_to_another_shard_while_jobs_come_and_are_worked() {
+    let logs = logs();
+    let mut one = Server::start_on(&logs, "one");
+    are_ready(&[&one]);
+    let mut two = Server::start_on(&logs, "two");
+    are_ready(&[&one, &two]);
+    let queue = queues().swap_remove(1);
+    let mut client = Client::connect(&*one.workq, PATIENCE).unwrap();
+    let mut worker = Client::connect(&*two.workq, PATIENCE).unwrap();
+    let [held, waiting, later] = [1, 2, 3].map(|number| Uuid::from_bytes([number; 16]));
+    client.add(&job(held, &queue)).unwrap();
+    assert_eq!(worker.lease(&[&queue], 1_000).unwrap().id, held);
+    client.add(&job(waiting, &queue)).unwrap();
+    let settings = format!("/api/v1/queues/{queue}/settings");
+    let set = one.answer(&format!("PUT {settings}"), &json!({ "ttr_default_ms": 77_000 }));
+    assert_eq!(set.0, 200, "{}", set.1);
+
+    let (status, said) =
+        two.answer(&format!("POST /api/v1/queues/{queue}/move?to=2"), &Value::Null);
+    assert_eq!((status, &said), (202, &json!({ "name": queue, "shard": 2, "drains": 1 })));
+    let mut new = Vec::new();
+    wait_until("new jobs come to the other shard", || {
+        let (status, job) = one.answer("POST /api/v1/jobs", &json!({ "queue": queue }));
+        assert_eq!(status, 201, "{job}");
+        new.push(job["id"].as_u64().unwrap());
+        new.last().unwrap() >> 45 == 2
+    });
+    for server in [&one, &two] {
+        assert_eq!(moved(server, &queue), Some((2, Some(1))));
+        let mut client = Client::connect(&*server.workq, PATIENCE).unwrap();
+        for taken in [held, waiting] {
+            let again = client.add(&job(taken, &queue)).unwrap_err();
+            assert!(again.to_string().contains("uplicate"), "{again}");
+        }
+    }
+    client.add(&job(later, &queue)).unwrap();
+    assert_eq!(one.answer(&format!("GET {settings}"), &Value::Null).1["ttr_default_ms"], 77_000);
+    let back = two.answer(&format!("POST /api/v1/queues/{queue}/move?to=0"), &Value::Null);
+    assert_eq!((back.0, &back.1["code"]), (503, &json!("busy")));
+    let (_, shown) = two.answer(&format!("GET /api/v1/queues/{queue}"), &Value::Null);
+    let unfinished = (shown["jobs"]["ready"].as_u64(), shown["jobs"]["leased"].as_u64());
+    assert_eq!(unfinished, (Some(new.len() as u64 + 2), Some(1)), "of both shards");
+
+    // One worker gets the jobs of both, and what it has is where it was.
+    let mut leased = BTreeSet::from([held]);
+    for _ in 0..new.len() + 2 {
+        leased.insert(worker.lease(&[&queue], 5_000).unwrap().id);
+    }
+    assert!(leased.contains(&waiting) && leased.contains(&later));
+    for id in &leased {
+        worker.complete(*id, Bytes::new()).unwrap();
+        worker.delete(*id).unwrap();
+    }
+    wait_until("it has moved", || moved(&one, &queue) == Some((2, None)));
+    client.add(&job(held, &queue)).unwrap();
+    let (_, listed) = two.answer(&format!("GET /api/v1/jobs?queue={queue}"), &Value::Null);
+    let on = |job: &Value| job["id"].as_u64().unwrap() >> 45;
+    assert_eq!(listed["jobs"].as_array().unwrap().iter().map(on).collect::<Vec<_>>(), [2]);
+    let (_, audit) = two.answer("GET /api/v1/audit?action=move_queue", &Value::Null);
+    let entry = &audit["entries"][0];
+    assert_eq!((&entry["queue"], &entry["detail"]), (&json!(queue), &json!("to shard 2")));
+
+    // Home again, by another node, after a restart.
+    drop((client, worker));
+    assert_eq!(one.end(), Code::Ok);
+    are_ready(&[&two]);
+    let (status, said) =
+        two.answer(&format!("POST /api/v1/queues/{queue}/move?to=1"), &Value::Null);
+    assert_eq!((status, &said["drains"]), (202, &json!(2)));
+    let ready = two.answer(&format!("POST /api/v1/queues/{queue}/purge"), &Value::Null);
+    assert_eq!(ready.0, 200, "{}", ready.1);
+    wait_until("it is where its name says", || moved(&two, &queue).is_none());
+    let (_, job) = two.answer("POST /api/v1/jobs", &json!({ "queue": queue }));
+    assert_eq!(on(&job), 1);
+    assert_eq!(two.end(), Code::Ok);
+}

@@ -1,0 +1,103 @@
+//! What is asked about one queue: also while it is on its way between shards.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::asked::{Asked, Head};
+use super::lists::one_queue;
+use super::place::said;
+use super::router::{Outcome, Routing, json, named_of};
+use super::shards::{Refusal, whole};
+use crate::Shard;
+
+/// The routes of a queue in the path. `shards` are those that may have jobs of it; that which takes its jobs
+/// comes last.
+pub(super) async fn queue(routing: &Routing, asked: Asked, shards: Vec<Shard>) -> Outcome {
+    let shards = named_of(&asked.head, shards)?;
+    if let [shard] = shards[..] {
+        return routing.pass(asked, shard).await;
+    }
+    let (head, bytes) = asked.read(routing.limits).await?;
+    let answers = match head.method {
+        Method::GET | Method::HEAD => ask_all(routing, &head, &shards).await?,
+        _ => change_all(routing, &head, &bytes, &shards).await?,
+    };
+    // Settings are the same everywhere.
+    if head.path.ends_with("/settings") {
+        let first = answers.into_iter().next();
+        return Ok(first.map_or_else(|| json(Vec::new()), |(_, answer)| answer));
+    }
+    joined(answers).await
+}
+
+/// What all shards say, that which takes its jobs first. One that does not know the queue counts only if none
+/// does.
+async fn ask_all(
+    routing: &Routing,
+    head: &Head,
+    shards: &[Shard],
+) -> Result<Vec<(Shard, Response)>, Refusal> {
+    let (mut known, mut unknown) = (Vec::new(), None);
+    for shard in shards.iter().rev() {
+        let answer = routing.pass_read(head, Bytes::new(), *shard).await?;
+        match answer.status() {
+            StatusCode::NOT_FOUND => drop(unknown.get_or_insert((*shard, answer))),
+            status if status.is_success() => known.push((*shard, answer)),
+            _ => return Err(Refusal::Answer(Box::new(answer))),
+        }
+    }
+    if known.is_empty() {
+        known.extend(unknown);
+    }
+    Ok(known)
+}
+
+/// Has all shards do the same, that which takes its jobs first. What the request says about what must be there is
+/// asked of that one only.
+async fn change_all(
+    routing: &Routing,
+    head: &Head,
+    bytes: &Bytes,
+    shards: &[Shard],
+) -> Result<Vec<(Shard, Response)>, Refusal> {
+    let mut answers = Vec::new();
+    let mut head = head.clone();
+    for shard in shards.iter().rev() {
+        let answer = routing.pass_read(&head, bytes.clone(), *shard).await?;
+        if !answer.status().is_success() {
+            return Err(Refusal::Answer(Box::new(answer)));
+        }
+        answers.push((*shard, answer));
+        head = head.unconditional();
+    }
+    Ok(answers)
+}
+
+/// One answer, with the numbers of all.
+async fn joined(answers: Vec<(Shard, Response)>) -> Outcome {
+    let mut sum: Option<(axum::http::response::Parts, Bytes)> = None;
+    for (shard, answer) in answers {
+        let (parts, body) = answer.into_parts();
+        let body = whole(body, shard).await?;
+        sum = Some(match sum {
+            None => (parts, body),
+            Some((parts, first)) => {
+                let both = said::<Box<RawValue>>(&first).zip(said::<Box<RawValue>>(&body));
+                let body = both.map_or(first, |(first, other)| {
+                    one_queue(&first, &other).get().to_owned().into_bytes().into()
+                });
+                (parts, body)
+            }
+        });
+    }
+    Ok(match sum {
+        Some((mut parts, body)) => {
+            parts.headers.remove(axum::http::header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(body))
+        }
+        None => json(Vec::new()),
+    })
+}
