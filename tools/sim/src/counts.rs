@@ -57,6 +57,10 @@ counts! {
     batches = "batches",
     /// Batches sealed, or cancelled while they were open.
     batches_sealed = "batches sealed",
+    /// Queues that took no more jobs, on their way to another shard.
+    queues_sealed = "queues sealed",
+    /// Queues that a shard had nothing of any more.
+    queues_left = "queues left",
     /// Ends of batches, also of those that a retried job had made unfinished again.
     batches_ended = "ends of batches",
     /// Such ends that somebody waited for.

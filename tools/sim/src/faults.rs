@@ -135,6 +135,12 @@ faults! {
     WeightIgnored => engine.core.weight_ignored;
     /// A start orders the jobs of a queue as if waiting did not count.
     AgingForgotten => engine.core.aging_forgotten;
+    /// A shard that a queue is leaving takes new jobs of it.
+    SealedTakesJobs => engine.core.sealed_takes_jobs;
+    /// A shard leaves a queue that it has jobs of.
+    LeftWithJobs => engine.core.left_with_jobs;
+    /// Compaction loses where queues have moved to.
+    PlacesNotCompacted => engine.core.places_not_compacted;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -4,6 +4,7 @@ use crate::command::Compact;
 use crate::decide::{Context, Decided, EVENTS_MAX, audit, batches, refuse_if, schedules};
 use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
 use crate::job::{JobId, Status};
+use crate::places::Places;
 use crate::rejection::Rejection;
 use crate::state::Found;
 
@@ -69,7 +70,11 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
         Compact::Schedule(name) => schedules::compact(cx, name)?,
         Compact::Batch(id) => batches::compact(cx, *id)?,
         Compact::Server => {
-            cx.emit(Event::ServerCompacted(cx.state.server().clone()), true);
+            let mut server = cx.state.server().clone();
+            if cx.state.faults().places_not_compacted {
+                server.places = Places::default();
+            }
+            cx.emit(Event::ServerCompacted(server), true);
         }
     }
     Ok(())

@@ -109,7 +109,7 @@ fn check_queue(state: &State, name: &[u8]) -> Decided {
 fn check_place_of(state: &State, name: &[u8], is_bound: bool) -> Decided {
     match places::stands(state, name) {
         Stands::Here | Stands::Offered => Ok(()),
-        Stands::Sealed(_) if is_bound => Ok(()),
+        Stands::Sealed(_) if is_bound || state.faults().sealed_takes_jobs => Ok(()),
         Stands::Sealed(shard) | Stands::There(shard) => Err(Rejection::OtherShard(shard)),
     }
 }

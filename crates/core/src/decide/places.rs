@@ -83,7 +83,8 @@ pub(super) fn seal_queue(cx: &mut Context<'_>, queue: &[u8], version: u64) -> De
 pub(super) fn leave_queue(cx: &mut Context<'_>, queue: &Bytes, version: u64) -> Decided {
     let known = known(cx.state, queue, version)?;
     refuse_if(known.stage() != Stage::Sealed, Rejection::Stale)?;
-    refuse_if(cx.state.has_any_of(queue), Rejection::InUse)?;
+    let is_in_use = cx.state.has_any_of(queue) && !cx.state.faults().left_with_jobs;
+    refuse_if(is_in_use, Rejection::InUse)?;
     if cx.state.queue(queue).is_some() {
         emit_settings(cx, queue, QueueSettings::default());
     }

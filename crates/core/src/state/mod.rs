@@ -207,6 +207,12 @@ pub struct Faults {
     pub weight_ignored: bool,
     /// A start orders the jobs of a queue as if waiting did not count.
     pub aging_forgotten: bool,
+    /// A shard that a queue is leaving takes new jobs of it.
+    pub sealed_takes_jobs: bool,
+    /// A shard leaves a queue that it has jobs of.
+    pub left_with_jobs: bool,
+    /// Compaction loses where queues have moved to.
+    pub places_not_compacted: bool,
 }
 
 impl State {

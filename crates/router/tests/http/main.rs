@@ -8,6 +8,7 @@ mod events;
 mod leases;
 mod lists;
 mod many;
+mod moves;
 mod passing;
 mod shards;
 mod table;

@@ -74,7 +74,7 @@ impl Sharded {
             handles.push(handle);
         }
         let reach = Arc::new(Direct { addresses: Mutex::new(addresses), ..Direct::default() });
-        let routes = HttpRouter::new(reach.clone(), placement).router();
+        let routes = HttpRouter::new(reach.clone(), placement.clone()).router();
         let router = serve(routes.clone(), Arc::new(NoLog));
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)

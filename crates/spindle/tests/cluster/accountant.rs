@@ -67,6 +67,11 @@ impl Load {
         });
     }
 
+    /// Somebody else was told that this job is taken.
+    pub fn acknowledge(&self, id: u64) {
+        self.book.lock().acknowledged.insert(id);
+    }
+
     /// Ends the load, and has all that was acknowledged done. It must be there, and none of it have
     /// been done again.
     pub fn settle<S>(self, cluster: &Cluster<S>) {

@@ -39,8 +39,10 @@ fn leaders(node: &Node) -> Vec<Value> {
 
 fn nothing_is_lost<S>(mut cluster: Cluster<S>) {
     let load = Load::start_in(&cluster, &QUEUES);
-    for at in [0, 1, 2, 0] {
+    for (at, queue) in [0, 1, 2, 0].into_iter().zip(QUEUES) {
         load.await_more();
+        // It moves on whoever is killed meanwhile. By its name it is on one of the other two.
+        move_elsewhere(&cluster.nodes[(at + 1) % 3], queue);
         cluster.nodes[at].kill();
         let (killed, other) = (json!(cluster.nodes[at].name), &cluster.nodes[(at + 1) % 3]);
         wait_until("others lead its shards", || {
@@ -51,11 +53,38 @@ fn nothing_is_lost<S>(mut cluster: Cluster<S>) {
         cluster.nodes[at].start_with(&SHARDS);
     }
     are_ready(&cluster);
+    for queue in &QUEUES[..4] {
+        wait_until("new jobs come to where it has moved", || {
+            let (_, job) = cluster.nodes[0].answer("POST /api/v1/jobs", &json!({ "queue": queue }));
+            let id = job["id"].as_u64().unwrap();
+            load.acknowledge(id);
+            Some(id >> 45) == moved(&cluster.nodes[0], queue)
+        });
+    }
     let acknowledged = load.settle_at(&cluster.nodes[0]);
     let shards: BTreeSet<u64> = acknowledged.iter().map(|id| id >> 45).collect();
     assert_eq!(shards, (0..3).collect(), "there were jobs on each");
     let codes: Vec<_> = cluster.nodes.iter_mut().map(Node::end).collect();
     assert_eq!(codes, [Some(0), Some(0), Some(0)]);
+}
+
+/// Where the map has a queue that was moved.
+fn moved(node: &Node, queue: &str) -> Option<u64> {
+    let (_, said) = node.answer("GET /api/v1/cluster", &Value::Null);
+    said["moved"].as_array()?.iter().find(|it| it["name"] == queue)?["shard"].as_u64()
+}
+
+/// Moves a queue to a shard that it is not on.
+fn move_elsewhere(node: &Node, queue: &str) {
+    for to in 0..3 {
+        let asked = format!("POST /api/v1/queues/{queue}/move?to={to}");
+        let (status, said) = node.answer(&asked, &Value::Null);
+        assert_eq!(status, 202, "{said}");
+        if !said["drains"].is_null() {
+            return;
+        }
+    }
+    panic!("{queue} is on no shard");
 }
 
 #[test]

@@ -97,6 +97,10 @@ impl Run {
                 self.note_full(command);
                 let is_undo = matches!(unaudited(command), Command::Undelete { .. });
                 self.counts.undone += u64::from(is_undo);
+                let is_seal = matches!(command, Command::SealQueue { .. });
+                self.counts.queues_sealed += u64::from(is_seal);
+                let is_left = matches!(command, Command::LeaveQueue { .. });
+                self.counts.queues_left += u64::from(is_left);
                 let logged = id.is_none_or(|id| before.job(id).is_some_and(|job| !job.foreground));
                 let needs = match id {
                     Some(id) if logged => self.history.last_change(id.0),
