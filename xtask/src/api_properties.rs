@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::clients::SCHEMATHESIS_FOLDER;
 use crate::process::Process;
-use crate::workspace::{release, root, target};
+use crate::workspace::{root, target};
 
 /// Fewer cases than this were no test.
 const CASES_MIN: u64 = 300;
@@ -44,8 +44,8 @@ impl Document {
 }
 
 /// Starts a server and tests it; how many cases there were.
-pub fn run(document: Document, seed: u64) -> Result<u64> {
-    let server = Server::start()?;
+pub fn run(document: Document, seed: u64, program: &Path) -> Result<u64> {
+    let server = Server::start(program)?;
     let ours = root().join("xtask/schemathesis");
     let log = server.folder.path().join("output");
     let child = Command::new(target()?.join(SCHEMATHESIS_FOLDER).join("bin/st"))
@@ -109,11 +109,11 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> Result<Server> {
+    fn start(program: &Path) -> Result<Server> {
         let folder = tempfile::tempdir()?;
         let data: PathBuf = folder.path().join("data");
         let off = ["--workq", "off", "--gearman", "off", "--jobd-master", "off"];
-        let mut child = Command::new(release("spindle")?)
+        let mut child = Command::new(program)
             .arg("serve")
             .args(off)
             .args(["--http", "127.0.0.1:0", "--data"])

@@ -1,4 +1,4 @@
-//! The Debian package: built from the release program that is there, installed into a folder of its
+//! The Debian package: built from the program that is there, installed into a folder of its
 //! own, served as its unit says, upgraded, purged. The machine stays as it was.
 
 use std::fs;
@@ -16,7 +16,7 @@ use spindle_testkit::free_address;
 
 use crate::packages::{NoDaemons, POLICY};
 use crate::process::Process;
-use crate::workspace::{call, cargo, root, target};
+use crate::workspace::{Build, call, cargo, root, target};
 
 /// What builds the package, as Cargo installs it.
 const BUILDER: (&str, &str) = ("cargo-deb", "3.8.0");
@@ -43,8 +43,8 @@ pub fn impossible_here() -> Option<&'static str> {
 }
 
 /// Builds the package, installs, upgrades and purges it, and looks at what each step leaves.
-pub fn check() -> Result<()> {
-    let package = build()?;
+pub fn check(of: Build) -> Result<()> {
+    let package = build(of)?;
     let system = System::new()?;
     // Its scripts run on this machine, where nothing is to be started or stopped.
     let _policy = NoDaemons::set(Path::new(POLICY))?;
@@ -164,8 +164,8 @@ impl Unit {
     }
 }
 
-/// The package of the release program.
-fn build() -> Result<PathBuf> {
+/// The package of a program that is built.
+fn build(of: Build) -> Result<PathBuf> {
     let folder = target()?.join("debian");
     let builder = builder()?;
     let out = folder.join("spindle.deb");
@@ -173,7 +173,7 @@ fn build() -> Result<PathBuf> {
     // It is called as Cargo calls it. `--fast` packs less tightly.
     let words = ["deb", "--package", "spindle", "--no-build", "--no-strip", "--fast", "--locked"];
     let out_text = out.to_string_lossy();
-    call(builder, &[&words[..], &["--output", &out_text]].concat())?;
+    call(builder, &[&words[..], &of.arguments(), &["--output", &out_text]].concat())?;
     let fields = printed(Command::new("dpkg-deb").arg("--field").arg(&out))?;
     ensure!(fields.contains("libc6 (>= "), "its needs were not found out: {fields}");
     Ok(out)

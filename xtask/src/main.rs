@@ -1,7 +1,8 @@
 //! The project's chores, as `cargo xtask ...`.
 //!
-//! `test` is everything that has to pass. It shares one target folder and two profiles: tests are
-//! built for debugging, the programs they and the long runs start are release builds.
+//! `test` is everything that has to pass. It shares one target folder and two profiles: tests are built for
+//! debugging, the programs that its other steps start are optimized (`tested` in `Cargo.toml`), as release
+//! builds are in the chores that are called by themselves.
 
 mod api_properties;
 mod clients;
@@ -13,24 +14,27 @@ mod libraries;
 mod nats;
 mod packages;
 mod process;
+mod side_by_side;
 mod steps;
 mod torture;
 mod workspace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use api_properties::Document;
 use libraries::Language;
+use side_by_side::Program;
 use steps::Steps;
 use torture::{LogKind, Mode, Options};
-use workspace::{build_release, call, cargo, cargo_path, release, root};
+use workspace::{Build, call, cargo, cargo_path, root};
 
 /// The server, what is preloaded into it, the simulator, the load generator.
-const RELEASED: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
+const PROGRAMS: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 /// For a cluster, whose faults last several times as long.
@@ -80,12 +84,18 @@ enum Chore {
     ClientLibrary {
         /// Its language
         language: Language,
+        /// With the program that `test` has built
+        #[arg(long, hide = true)]
+        tested: bool,
     },
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
         /// Seed of the requests: each seed makes others
         #[arg(long, default_value_t = API_SEED)]
         seed: u64,
+        /// With the program that `test` has built
+        #[arg(long, hide = true)]
+        tested: bool,
     },
     /// Run the fuzz targets one after the other; needs a nightly compiler
     Fuzz {
@@ -135,18 +145,18 @@ fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Test { long } => test(long),
         Chore::Bench { args } => {
-            build_release(&["spindle", "spindle-bench"])?;
+            Build::Release.make(&["spindle", "spindle-bench"])?;
             if measures_workers(&args) {
                 clients::install_worker_peers()?;
                 for language in Language::value_variants() {
                     language.install()?;
                 }
             }
-            call(release("spindle-bench")?, &args)
+            call(Build::Release.path("spindle-bench")?, &args)
         }
         Chore::Sim { args } => {
-            build_release(&["spindle-sim"])?;
-            call(release("spindle-sim")?, &args)
+            Build::Release.make(&["spindle-sim"])?;
+            call(Build::Release.path("spindle-sim")?, &args)
         }
         Chore::Dependencies => dependencies::check(),
         Chore::NatsServer => nats::install_missing(),
@@ -156,17 +166,13 @@ fn run(chore: Chore) -> Result<()> {
             cargo(&["test", "--workspace", "--test", "screenshots"])
         }
         Chore::Debian => {
-            build_release(&["spindle"])?;
-            debian::check()
+            Build::Release.make(&["spindle"])?;
+            debian::check(Build::Release)
         }
-        Chore::ClientLibrary { language } => {
-            build_release(&["spindle"])?;
-            language.test(&release("spindle")?)
-        }
-        Chore::ApiProperties { seed } => {
+        Chore::ClientLibrary { language, tested } => language.test(&server(tested)?),
+        Chore::ApiProperties { seed, tested } => {
             clients::install_schemathesis()?;
-            build_release(&["spindle"])?;
-            api_properties(seed)
+            api_properties(seed, &server(tested)?)
         }
         Chore::Fuzz { target, seconds } => {
             fuzz::install()?;
@@ -186,28 +192,20 @@ fn test(long: bool) -> Result<()> {
     steps.run("NATS server", nats::install_missing);
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);
-    let built = steps.run("release build", || build_release(&RELEASED));
-    steps.run("cargo test", || {
-        let mut tests = Command::new(cargo_path());
-        failures::run(tests.args(["test", "--workspace", "--no-fail-fast"]).current_dir(root()))
+    let built = steps.run("programs", || Build::Tested.make(&PROGRAMS));
+    let mut programs = Vec::new();
+    steps.run("tests are built", || {
+        programs = side_by_side::test_programs()?;
+        Ok(())
     });
     if built {
         match debian::impossible_here() {
             Some(reason) => steps.skip("Debian package", reason),
-            None => drop(steps.run("Debian package", debian::check)),
+            None => drop(steps.run("Debian package", || debian::check(Build::Tested))),
         }
-        for language in Language::value_variants() {
-            steps.run(language.step(), || language.test(&release("spindle")?));
-        }
-        steps.run("API properties", || api_properties(API_SEED));
-        steps.run("simulation", || call(release("spindle-sim")?, &["--seeds", SMOKE_SEEDS]));
-        steps.run("simulation in flight", || {
-            let arguments = ["--profile", "in-flight", "--seeds", SMOKE_SEEDS_IN_FLIGHT];
-            call(release("spindle-sim")?, &arguments)
-        });
-        steps.run("simulation of nodes", || {
-            call(release("spindle-sim")?, &["--nodes", "--seeds", SMOKE_SEEDS])
-        });
+    }
+    run_tests(&mut steps, programs, built);
+    if built {
         steps.run("benchmark suites", benchmark_suites);
         for mode in Mode::value_variants().iter().copied() {
             let name = format!("torture: {}", mode.name());
@@ -216,7 +214,7 @@ fn test(long: bool) -> Result<()> {
                 continue;
             }
             steps.run(name, || {
-                let (program, library) = (release("spindle")?, library()?);
+                let (program, library) = (Build::Tested.path("spindle")?, library(Build::Tested)?);
                 let seconds = match mode {
                     Mode::Cluster => SMOKE_SECONDS_OF_CLUSTER,
                     _ => SMOKE_SECONDS,
@@ -237,6 +235,68 @@ fn test(long: bool) -> Result<()> {
     steps.finish()
 }
 
+/// Runs all tests and what else mostly waits, side by side; with built programs also what needs them.
+fn run_tests(steps: &mut Steps, programs: Vec<Program>, built: bool) {
+    let tests: Vec<String> = programs.iter().map(|program| program.name.clone()).collect();
+    let mut all = Vec::new();
+    if built {
+        match with_programs() {
+            Ok(others) => all.extend(others),
+            Err(error) => {
+                steps.note("what else is run".to_owned(), Duration::ZERO, Err(error));
+            }
+        }
+    }
+    all.extend(programs);
+    eprintln!("==> {} programs side by side", all.len());
+    let began = Instant::now();
+    let (of_tests, others): (Vec<_>, Vec<_>) = side_by_side::run(all, side_by_side::at_a_time())
+        .into_iter()
+        .partition(|ended| tests.contains(&ended.name));
+    let failures = of_tests.iter().filter_map(|ended| {
+        let error = ended.outcome.as_ref().err()?;
+        Some(format!("{}:\n{error:#}", ended.name))
+    });
+    let failures: Vec<String> = failures.collect();
+    let outcome = if failures.is_empty() { Ok(()) } else { Err(anyhow!(failures.join("\n"))) };
+    steps.note(format!("{} programs of tests", of_tests.len()), began.elapsed(), outcome);
+    for ended in others {
+        steps.note(ended.name, ended.took, ended.outcome);
+    }
+}
+
+/// What is run beside the tests, with the programs that were built; what takes longest first.
+fn with_programs() -> Result<Vec<Program>> {
+    let mut all = Vec::new();
+    let mut add = |name: &str, program: PathBuf, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(root());
+        all.push(Program { name: name.to_owned(), command });
+    };
+    for language in Language::value_variants() {
+        let known = language.to_possible_value().context("it has a name")?;
+        let arguments = ["client-library", known.get_name(), "--tested"];
+        add(language.step(), workspace::itself()?, &arguments);
+    }
+    add("API properties", workspace::itself()?, &["api-properties", "--tested"]);
+    add("examples in the documentation of code", cargo_path(), &["test", "--workspace", "--doc"]);
+    let simulator = Build::Tested.path("spindle-sim")?;
+    add("simulation", simulator.clone(), &["--seeds", SMOKE_SEEDS]);
+    let in_flight = ["--profile", "in-flight", "--seeds", SMOKE_SEEDS_IN_FLIGHT];
+    add("simulation in flight", simulator.clone(), &in_flight);
+    add("simulation of nodes", simulator, &["--nodes", "--seeds", SMOKE_SEEDS]);
+    Ok(all)
+}
+
+/// The server to test with: one that is there already, or a release build.
+fn server(tested: bool) -> Result<PathBuf> {
+    if tested {
+        return Build::Tested.path("spindle");
+    }
+    Build::Release.make(&["spindle"])?;
+    Build::Release.path("spindle")
+}
+
 /// Whether suites of the load generator start workers of client libraries: those that are named
 /// like it, and without a name all.
 fn measures_workers(args: &[String]) -> bool {
@@ -249,7 +309,8 @@ fn measures_workers(args: &[String]) -> bool {
 /// Each suite runs with a few jobs, against the real peers; nothing is judged.
 fn benchmark_suites() -> Result<()> {
     let target = root().join("target");
-    call(release("spindle-bench")?, &["suite", "--quick", "--dir", &target.to_string_lossy()])
+    let program = Build::Tested.path("spindle-bench")?;
+    call(program, &["suite", "--quick", "--dir", &target.to_string_lossy()])
 }
 
 /// What raises the alerts that come with the server, and what does not.
@@ -261,9 +322,9 @@ fn alert_rules() -> Result<()> {
     Ok(())
 }
 
-fn api_properties(seed: u64) -> Result<()> {
+fn api_properties(seed: u64, server: &Path) -> Result<()> {
     for document in Document::ALL {
-        let cases = api_properties::run(document, seed)?;
+        let cases = api_properties::run(document, seed, server)?;
         println!("{cases} cases made from {}", document.path());
     }
     Ok(())
@@ -272,12 +333,12 @@ fn api_properties(seed: u64) -> Result<()> {
 fn torture(args: &TortureArgs) -> Result<()> {
     let program = match &args.server_cmd {
         Some(program) => {
-            build_release(&["spindle-powercut"])?;
+            Build::Release.make(&["spindle-powercut"])?;
             program.canonicalize().with_context(|| format!("{}", program.display()))?
         }
         None => {
-            build_release(&["spindle", "spindle-powercut"])?;
-            release("spindle")?
+            Build::Release.make(&["spindle", "spindle-powercut"])?;
+            Build::Release.path("spindle")?
         }
     };
     let options = Options {
@@ -285,7 +346,7 @@ fn torture(args: &TortureArgs) -> Result<()> {
         seconds: args.seconds,
         seed: args.seed,
         program,
-        library: library()?,
+        library: library(Build::Release)?,
         logs: args.log.map_or_else(|| LogKind::value_variants().to_vec(), |log| vec![log]),
     };
     let modes = args.mode.as_ref().map_or(Mode::value_variants(), std::slice::from_ref);
@@ -304,8 +365,8 @@ fn torture(args: &TortureArgs) -> Result<()> {
     Ok(())
 }
 
-fn library() -> Result<PathBuf> {
-    release("libspindle_powercut.so")
+fn library(of: Build) -> Result<PathBuf> {
+    of.path("libspindle_powercut.so")
 }
 
 #[cfg(test)]

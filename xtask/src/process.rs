@@ -37,12 +37,16 @@ impl Drop for Process {
     }
 }
 
-/// Kills the programs that another one runs, and not those that they run. Whether there was one.
-pub fn kill_children(of: u32) -> bool {
+/// Kills a program and those that it runs, and not those that they run.
+pub fn kill_with_children(id: u32) {
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let children = ids.filter(|id| parent(*id) == Some(of));
-    children.filter(|id| kill(Pid::from_raw(*id), Signal::SIGKILL).is_ok()).count() > 0
+    let itself = i32::try_from(id).into_iter();
+    let all: Vec<i32> = itself.chain(ids.filter(|other| parent(*other) == Some(id))).collect();
+    for id in all {
+        // It may have ended by itself.
+        let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+    }
 }
 
 fn parent(id: i32) -> Option<u32> {

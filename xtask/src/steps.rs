@@ -1,6 +1,6 @@
 //! Runs one step after the other, goes on after a failure, and hides none.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -25,7 +25,12 @@ impl Steps {
         eprintln!("==> {name}");
         let start = Instant::now();
         let outcome = step();
-        let took_s = start.elapsed().as_secs_f64();
+        self.note(name, start.elapsed(), outcome)
+    }
+
+    /// Notes a step that has run, and how long it took. True when it passed.
+    pub fn note(&mut self, name: String, took: Duration, outcome: Result<()>) -> bool {
+        let took_s = took.as_secs_f64();
         match outcome {
             Ok(()) => {
                 self.passed += 1;

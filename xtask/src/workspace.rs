@@ -18,9 +18,46 @@ pub fn target() -> Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
-/// A release program or library of ours by its file name.
-pub fn release(file: &str) -> Result<PathBuf> {
-    Ok(target()?.join("release").join(file))
+/// This program, to be started once more. Cargo may have built it anew since it began.
+pub fn itself() -> Result<PathBuf> {
+    Ok(target()?.join("debug").join("xtask"))
+}
+
+/// How programs of ours are built that steps start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Build {
+    /// As they are shipped, and measured.
+    Release,
+    /// For tests: nearly as fast, in half the time.
+    Tested,
+}
+
+impl Build {
+    fn profile(self) -> &'static str {
+        match self {
+            Build::Release => "release",
+            Build::Tested => "tested",
+        }
+    }
+
+    /// A program or library of ours by its file name.
+    pub fn path(self, file: &str) -> Result<PathBuf> {
+        Ok(target()?.join(self.profile()).join(file))
+    }
+
+    /// Builds the programs of these packages.
+    pub fn make(self, packages: &[&str]) -> Result<()> {
+        let mut args = vec!["build", "--profile", self.profile()];
+        for package in packages {
+            args.extend(["--package", package]);
+        }
+        cargo(&args)
+    }
+
+    /// The arguments by which Cargo's commands of others know it.
+    pub fn arguments(self) -> [&'static str; 2] {
+        ["--profile", self.profile()]
+    }
 }
 
 /// Runs a command in the project's folder, its output passed through.
@@ -44,13 +81,4 @@ pub fn cargo(args: &[&str]) -> Result<()> {
 /// Where Cargo is.
 pub fn cargo_path() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
-}
-
-/// Builds release programs of these packages.
-pub fn build_release(packages: &[&str]) -> Result<()> {
-    let mut args = vec!["build", "--release"];
-    for package in packages {
-        args.extend(["--package", package]);
-    }
-    cargo(&args)
 }
