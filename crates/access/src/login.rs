@@ -129,6 +129,23 @@ impl Login {
         }
     }
 
+    /// As [`Login::present`], with the digest of a token: for a node of the cluster that was shown the token. Text
+    /// that is no digest is that of a token that nobody has.
+    pub fn present_digest(&mut self, digest: &str) {
+        self.presented = Presented::Token(Digest::parse(digest));
+        self.look_up();
+    }
+
+    /// What another node of the cluster is to be told of who this is, beside its certificate: the digest of its
+    /// token, or nothing.
+    pub fn digest(&self) -> String {
+        match &self.presented {
+            // Of what is too long to be one, no digest was made.
+            Presented::Token(digest) => digest.map_or_else(|| "-".to_owned(), |it| it.to_string()),
+            Presented::Nothing | Presented::Certificate(_) => String::new(),
+        }
+    }
+
     /// Whether a request may be done that needs this role, for what it is about.
     ///
     /// # Errors

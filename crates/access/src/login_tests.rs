@@ -258,3 +258,24 @@ fn nothing_shows_what_was_presented() {
     login.present(b"sesame2").unwrap_err();
     assert!(!format!("{login:?}").contains("sesame"), "{login:?}");
 }
+
+#[test]
+fn another_node_knows_by_the_digest_who_it_is_and_nobody_by_anything_else() {
+    let folder = Folder::new(&mail());
+    let access = folder.access();
+    let mut shown = access.login(None);
+    assert_eq!(shown.digest(), "", "nothing was presented");
+    shown.present(b"sesame").unwrap();
+    let mut told = access.login(None);
+    told.present_digest(&shown.digest());
+    assert_eq!(told.name(), Some("sesame"));
+    assert_eq!(allowed(&mut told, Role::Submit, "sms"), Ok(()));
+    assert_eq!(allowed(&mut told, Role::Work, "sms"), allowed(&mut shown, Role::Work, "sms"));
+    let mut too_long = access.login(None);
+    too_long.present(&[b'x'; Token::BYTES_MAX + 1]).unwrap_err();
+    for digest in [too_long.digest(), "sesame".to_owned(), "0".repeat(64)] {
+        let mut told = access.login(None);
+        told.present_digest(&digest);
+        assert_eq!(allowed(&mut told, Role::Submit, "sms"), Err(Denied::UnknownToken), "{digest}");
+    }
+}

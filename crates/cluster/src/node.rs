@@ -222,6 +222,12 @@ impl Node {
         self.shared.options.shard.as_ref().map(|seat| seat.shard)
     }
 
+    /// Behind the last record that it has read, or that is durable where it leads.
+    pub fn position(&self) -> u64 {
+        let state = self.state();
+        state.engine.as_ref().map_or(state.position, |engine| engine.durable().0)
+    }
+
     /// What the log has of queues that were moved, for people: it may be a moment ahead of the log, or behind.
     pub fn places(&self) -> Places {
         match self.engine() {

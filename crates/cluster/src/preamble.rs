@@ -47,6 +47,9 @@ pub(crate) struct Known {
     /// The common name of the certificate that it has shown and that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
+    /// The node itself asks, for pages that the client looks at: with this digest of a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_of: Option<String>,
 }
 
 impl Preamble {
@@ -57,9 +60,9 @@ impl Preamble {
 
     /// Says that a client comes to a door of a shard, whose own bytes follow in plain.
     pub fn of_known(key: String, shard: u8, door: &str, client: &Peer) -> Preamble {
-        let Peer { address, encrypted, certificate } = client.clone();
-        let certificate = certificate.map(|name| name.to_string());
-        let known = Some(Known { encrypted, certificate });
+        let Peer { address, encrypted, certificate, page_of } = client.clone();
+        let [certificate, page_of] = [certificate, page_of].map(|it| it.map(|it| it.to_string()));
+        let known = Some(Known { encrypted, certificate, page_of });
         Preamble { key, door: door.to_owned(), client: address, shard, known }
     }
 
@@ -67,9 +70,9 @@ impl Preamble {
     pub fn arrival(&self) -> Arriving {
         match self.known.clone() {
             None => Arriving::At(self.client),
-            Some(Known { encrypted, certificate }) => {
-                let certificate = certificate.map(Into::into);
-                Arriving::Known(Peer { address: self.client, encrypted, certificate })
+            Some(Known { encrypted, certificate, page_of }) => {
+                let [certificate, page_of] = [certificate, page_of].map(|it| it.map(Into::into));
+                Arriving::Known(Peer { address: self.client, encrypted, certificate, page_of })
             }
         }
     }
@@ -136,8 +139,9 @@ mod tests {
     #[tokio::test]
     async fn it_says_who_comes_to_which_shard() {
         let address = "10.1.2.3:4711".parse().unwrap();
-        for certificate in [None, Some("worker-7".into())] {
-            let peer = Peer { address, encrypted: true, certificate };
+        let page_of = Some("ab".repeat(32).into());
+        for (certificate, page_of) in [(None, page_of), (Some("worker-7".into()), None)] {
+            let peer = Peer { address, encrypted: true, certificate, page_of };
             let said = Preamble::of_known("key".to_owned(), 3, "gearman", &peer);
             let read = Preamble::read(&mut &said.write().unwrap()[..]).await.unwrap();
             assert_eq!((read.shard, &*read.door), (3, "gearman"));

@@ -30,12 +30,15 @@ pub struct Peer {
     /// The subject's common name of the certificate that the client has shown and that was verified
     /// against the client CA. None without one.
     pub certificate: Option<Arc<str>>,
+    /// Another node of the cluster asks, for pages that this client looks at there: the digest of the token
+    /// that the client has logged in with, in hexadecimal, or empty if it has none.
+    pub page_of: Option<Arc<str>>,
 }
 
 impl Peer {
     /// A peer over plain TCP.
     pub fn plain(address: SocketAddr) -> Peer {
-        Peer { address, encrypted: false, certificate: None }
+        Peer { address, encrypted: false, certificate: None, page_of: None }
     }
 }
 

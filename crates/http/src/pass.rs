@@ -85,6 +85,17 @@ impl Entrance {
         login
     }
 
+    /// Who looks at pages of another node, which asks for them, and has counted the request.
+    fn visitor(&self, request: &Request) -> Option<Login> {
+        let peer = request.extensions().get::<Peer>()?;
+        let digest = peer.page_of.as_ref()?;
+        let mut login = self.access.login(peer.certificate.as_ref()).at(peer.address.ip());
+        if !digest.is_empty() {
+            login.present_digest(digest);
+        }
+        Some(login)
+    }
+
     fn counted(&self, request: &Request) -> Result<Login, Denied> {
         let login = self.login(request);
         login.count()?;
@@ -124,11 +135,9 @@ async fn admitted(
     next: Next,
 ) -> Response {
     let visitor = request.extensions_mut().remove::<Visitor>();
+    let visitor = visitor.map(|Visitor(login)| login).or_else(|| entrance.visitor(&request));
     let by_page = visitor.is_some();
-    let login = match visitor {
-        Some(Visitor(login)) => Ok(login),
-        None => entrance.counted(&request),
-    };
+    let login = visitor.map_or_else(|| entrance.counted(&request), Ok);
     let notes = request.extensions().get::<Arc<Notes>>().cloned();
     if let Some(notes) = &notes {
         notes.set_route(

@@ -223,7 +223,7 @@ impl Server {
         };
         let client = known.unwrap_or_else(|| {
             let (encrypted, certificate) = (stream.is_encrypted(), stream.certificate_name());
-            Peer { address, encrypted, certificate }
+            Peer { address, encrypted, certificate, page_of: None }
         });
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));

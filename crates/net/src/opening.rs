@@ -19,7 +19,7 @@ impl Connection {
         let peer = self.known.take().unwrap_or_else(|| {
             let tls = self.transport.tls();
             let certificate = tls.and_then(Tls::certificate_name);
-            Peer { address: self.peer, encrypted: tls.is_some(), certificate }
+            Peer { address: self.peer, encrypted: tls.is_some(), certificate, page_of: None }
         });
         entry.connections.fetch_add(1, Ordering::Relaxed);
         self.session = Some(OpenSession {

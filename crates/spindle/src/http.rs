@@ -25,9 +25,18 @@ use spindle_jobd_master::MasterHandle;
 use spindle_jobq::Jobq;
 use spindle_lightjq::LightJq;
 use spindle_limits::Places;
-use spindle_web::Web;
+use spindle_web::{Pulse, Web};
 
 use crate::{config::Resolved, web};
+
+/// What web pages ask where the queues are on several logs.
+#[derive(Clone)]
+pub struct Pages {
+    /// The native API, over all of them.
+    pub api: Router,
+    /// Says when something has happened on one of them.
+    pub pulse: Arc<dyn Pulse>,
+}
 
 /// The doors beside it, by their names.
 pub struct OtherDoors {
@@ -49,6 +58,8 @@ pub struct OtherDoors {
     pub node: Option<Node>,
     /// Its seats at all shards, if there are several.
     pub seats: Vec<Node>,
+    /// What the web pages ask, if that is more than the engine.
+    pub pages: Option<Pages>,
 }
 
 /// The HTTP door at work. Dropping it closes it at once.
@@ -81,6 +92,7 @@ impl Http {
             jobd_master,
             node,
             seats,
+            pages,
         } = others;
         let line_connections = connections;
         let connections = Arc::<AtomicUsize>::default();
@@ -121,7 +133,10 @@ impl Http {
         let committer = Arc::new(engine.clone());
         let spans = engine.observe().span_sink();
         let api = Api::new(engine.clone(), options);
-        let web = Web::new(engine, api.router(), web);
+        let web = match pages {
+            Some(Pages { api, pulse }) => Web::with_pulse(engine, api, pulse, web),
+            None => Web::new(engine, api.router(), web),
+        };
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let routes = routes.merge(web.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());

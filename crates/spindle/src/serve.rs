@@ -35,7 +35,7 @@ use crate::{
     config::{Config, LogFormat, Resolved},
     descriptors,
     exit::{self, Code},
-    http::{Http, OtherDoors},
+    http::{Http, OtherDoors, Pages},
     jobd_master::{self, JobdMaster},
     listeners::Listeners,
     logging, node,
@@ -198,6 +198,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
         listeners: &Listeners::default(),
         node: None,
         seats: &[],
+        pages: None,
     };
     let server = street.open(&engine, recorder.history())?;
     starts::doors(config, &server.local_addrs());
@@ -319,12 +320,15 @@ pub struct Street<'a> {
     pub node: Option<&'a Node>,
     /// Its seats at all shards, if there are several.
     pub seats: &'a [Node],
+    /// What its web pages ask, if that is more than the engine.
+    pub pages: Option<&'a Pages>,
 }
 
 impl Street<'_> {
     /// Opens all doors on an engine.
     pub fn open(&self, engine: &Engine, history: History) -> anyhow::Result<Doors> {
-        let Street { resolved, tls, entrance, budgets, places, listeners, node, seats } = *self;
+        let Street { resolved, tls, entrance, budgets, places, listeners, node, seats, pages } =
+            *self;
         let config = &resolved.config;
         let doors = session_doors(config, entrance, engine);
         let names: Vec<&'static str> = doors.iter().map(|(door, _)| door.name()).collect();
@@ -368,6 +372,7 @@ impl Street<'_> {
             jobd_master: jobd_master.as_ref().map(JobdMaster::handle),
             node: node.cloned(),
             seats: seats.to_vec(),
+            pages: pages.cloned(),
         };
         let open = |addr| {
             let tls = tls.of_door(config, "http", addr);

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use spindle_access::Login;
+use spindle_engine::Peer;
 use spindle_http::{Code, Problem, Visitor};
 use tower::ServiceExt;
 
@@ -22,6 +23,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Ask {
     pub api: Router,
     pub login: Login,
+    /// How they have come.
+    pub peer: Option<Peer>,
 }
 
 /// What the API refused, and why.
@@ -135,6 +138,9 @@ impl Ask {
             .body(body)
             .map_err(|_| Problem::out_of_range("that is longer than an address may be"))?;
         request.extensions_mut().insert(Visitor(self.login.clone()));
+        if let Some(peer) = self.peer.clone() {
+            request.extensions_mut().insert(peer);
+        }
         let response = match self.api.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -30,13 +30,14 @@ pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Nex
     }
     let method = request.method().clone();
     let (visit, login) = Visit::read(&web, &request);
+    let peer = request.extensions().get().cloned();
     request.extensions_mut().insert(visit.clone());
     let response = next.run(request).await;
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind != Some(b"application/problem+json") {
         return response;
     }
-    let page = Page::new(web, visit, login, &method);
+    let page = Page::new(web, visit, (login, peer), &method);
     if response.status() == StatusCode::UNAUTHORIZED && matches!(method, Method::GET | Method::HEAD)
     {
         let to = Query::new().with("next", login::own_path(&page.visit.at)).to("/login");

@@ -38,4 +38,4 @@ mod sessions;
 mod shapes;
 mod web;
 
-pub use web::{Options, SettingLine, Web};
+pub use web::{Options, Pulse, SettingLine, Web};

@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// since: before its feed began, or while that was broken.
 ///
 /// What workers report of a job is in no record of the log. So the page of a job has a feed of its
-/// own (`?job=ID`), which is moved by that too.
+/// own (`?job=ID`), which is moved by that too, if the job is on this server's own log.
 pub(crate) async fn live(page: Page) -> Asked<Response> {
     let job = match page.query().get("job") {
         Some(id) => Some(Looked::at(&page, id).await?),
@@ -39,9 +39,9 @@ pub(crate) async fn live(page: Page) -> Asked<Response> {
     };
     let made_at = page.query().get("log_at").and_then(|at| at.parse::<u64>().ok());
     let Page { web, .. } = page;
-    let moves = web.bridge().moves();
+    let moves = web.pulse().moves();
     // Looked at when moves are heard of already.
-    let is_behind = made_at.is_some_and(|at| web.bridge().engine().durable().0 > at);
+    let is_behind = made_at.is_some_and(|at| web.pulse().position() > at);
     let feed = Feed { moves, stopping: web.stopping(), web, job, is_behind };
     let moved = stream::unfold(feed, |mut feed| async move {
         feed.moved().await?;

@@ -4,6 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
 use spindle_access::{Login, Role, Target};
+use spindle_engine::Peer;
 use spindle_http::{Answered, Pass};
 
 use crate::ask::Ask;
@@ -27,14 +28,21 @@ impl FromRequestParts<Web> for Page {
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Answered<Page> {
         let visit = Visit::of(&parts.extensions)?;
         let login = Pass::of(parts)?.into_login();
-        Ok(Page::new(web.clone(), visit, login, &parts.method))
+        let peer = parts.extensions.get().cloned();
+        Ok(Page::new(web.clone(), visit, (login, peer), &parts.method))
     }
 }
 
 impl Page {
-    pub fn new(web: Web, visit: Visit, login: Login, method: &Method) -> Page {
-        let ask = Ask { api: web.api(), login };
-        let log_at = (*method == Method::GET).then(|| web.bridge().engine().durable().0);
+    /// A page for who it is, and how they have come.
+    pub fn new(
+        web: Web,
+        visit: Visit,
+        (login, peer): (Login, Option<Peer>),
+        method: &Method,
+    ) -> Page {
+        let ask = Ask { api: web.api(), login, peer };
+        let log_at = (*method == Method::GET).then(|| web.pulse().position());
         Page { web, visit, ask, log_at }
     }
 

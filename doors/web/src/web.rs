@@ -51,6 +51,28 @@ impl Default for Options {
     }
 }
 
+/// How pages hear that something has happened.
+pub trait Pulse: Send + Sync {
+    /// A higher number after each change.
+    fn position(&self) -> u64;
+
+    /// Changes after each change from now on, or soon after some.
+    fn moves(&self) -> watch::Receiver<()>;
+}
+
+/// That of one engine.
+struct EnginePulse(EngineBridge);
+
+impl Pulse for EnginePulse {
+    fn position(&self) -> u64 {
+        self.0.engine().durable().0
+    }
+
+    fn moves(&self) -> watch::Receiver<()> {
+        self.0.moves()
+    }
+}
+
 /// The web pages. Clones are the same.
 #[derive(Clone)]
 pub struct Web(Arc<Shared>);
@@ -58,6 +80,7 @@ pub struct Web(Arc<Shared>);
 struct Shared {
     api: Router,
     bridge: EngineBridge,
+    pulse: Arc<dyn Pulse>,
     options: Options,
     sessions: Sessions,
     seal: Seal,
@@ -73,10 +96,21 @@ impl Web {
     ///
     /// The system has no random bytes.
     pub fn new(engine: Engine, api: Router, options: Options) -> Web {
+        let pulse = Arc::new(EnginePulse(EngineBridge::new(engine.clone())));
+        Web::with_pulse(engine, api, pulse, options)
+    }
+
+    /// The same where `api` answers for more than this engine: `pulse` says when something of that happens.
+    ///
+    /// # Panics
+    ///
+    /// The system has no random bytes.
+    pub fn with_pulse(engine: Engine, api: Router, pulse: Arc<dyn Pulse>, options: Options) -> Web {
         let (stopping, _) = watch::channel(false);
         Web(Arc::new(Shared {
             api,
             bridge: EngineBridge::new(engine),
+            pulse,
             sessions: Sessions::new(options.session_time),
             options,
             seal: Seal::random(),
@@ -96,6 +130,10 @@ impl Web {
 
     pub(crate) fn api(&self) -> Router {
         self.0.api.clone()
+    }
+
+    pub(crate) fn pulse(&self) -> &dyn Pulse {
+        &*self.0.pulse
     }
 
     pub(crate) fn bridge(&self) -> &EngineBridge {

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use bytes::Bytes;
 use spindle_engine::Peer;
-use spindle_http::{Answered, BodyError, BodyLimits, Problem, read_body, text_of};
+use spindle_http::{Answered, BodyError, BodyLimits, Problem, Visitor, read_body, text_of};
 
 use super::shards::{connection_words, remove_hop_by_hop};
 use crate::{Placement, Shard};
@@ -34,8 +34,11 @@ impl Head {
     /// Reads what a request asks.
     pub fn of(request: &Request<Body>, placement: &Placement) -> Answered<Head> {
         let peer = request.extensions().get::<Peer>().cloned();
-        let peer = peer
+        let mut peer = peer
             .unwrap_or_else(|| Peer::plain(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)));
+        if let Some(Visitor(login)) = request.extensions().get() {
+            peer.page_of = Some(login.digest().into());
+        }
         let uri = request.uri();
         let (shard, query) = shard_of(uri.query().unwrap_or_default(), placement)?;
         let headers = headers_of(request);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -62,7 +64,8 @@ pub(super) async fn bulk(routing: &Routing, asked: Asked) -> Outcome {
         return Err(stays(to).into());
     }
     if let Some(shard) = of {
-        return routing.pass_read(&head, bytes, shard).await;
+        let answer = routing.pass_read(&head, bytes, shard).await?;
+        return saying_shard(answer, shard).await;
     }
     if said.filter.deleted_by.is_some() {
         let why = "requests that delete are numbered by each shard for itself; name a queue or jobs in \
@@ -70,6 +73,17 @@ pub(super) async fn bulk(routing: &Routing, asked: Asked) -> Outcome {
         return Err(name_a_shard(why).into());
     }
     all(routing, &head, &bytes, said.cursor.as_deref()).await
+}
+
+/// One shard's answer. The number of a deletion is that shard's, so that is said with it.
+async fn saying_shard(answer: Response, shard: Shard) -> Outcome {
+    if answer.status() != StatusCode::OK {
+        return Ok(answer);
+    }
+    let bytes = whole_if_ok(answer, shard).await?;
+    let mut done: Done = said(&bytes).ok_or(Missed::BrokeOff(shard))?;
+    done.shard = done.deletion.as_ref().map(|_| shard.0);
+    Ok(json(written(&done)))
 }
 
 fn stays(to: Shard) -> Problem {

@@ -18,21 +18,21 @@ const OF_ALL_MAX: usize = 1024;
 /// An idle connection is closed after this time, long before a door closes it.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Whose connection it is. A door knows a client by its connection: by the address, and by the
-/// certificate. So nobody else's request goes over it.
+/// Whose connection it is. A door knows a client by its connection: by the address, the certificate, and what
+/// it looks at pages with. So nobody else's request goes over it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Whose {
     shard: Shard,
     address: IpAddr,
     encrypted: bool,
     certificate: Option<Arc<str>>,
+    page_of: Option<Arc<str>>,
 }
 
 impl Whose {
     pub fn new(shard: Shard, peer: &Peer) -> Whose {
-        let Peer { address, encrypted, certificate } = peer;
-        let (address, certificate) = (address.ip(), certificate.clone());
-        Whose { shard, address, encrypted: *encrypted, certificate }
+        let Peer { address, encrypted, certificate, page_of } = peer.clone();
+        Whose { shard, address: address.ip(), encrypted, certificate, page_of }
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     fn clients_that_a_door_tells_apart_share_no_connection() {
         let peer = |address: &str, encrypted, certificate: Option<&str>| {
             let certificate = certificate.map(Arc::from);
-            Peer { address: address.parse().unwrap(), encrypted, certificate }
+            Peer { address: address.parse().unwrap(), encrypted, certificate, page_of: None }
         };
         let whose = Whose::new(Shard(1), &peer("10.0.0.1:7", true, Some("alice")));
         assert_eq!(whose, Whose::new(Shard(1), &peer("10.0.0.1:8", true, Some("alice"))));
@@ -133,6 +133,7 @@ mod tests {
             (1, peer("10.0.0.1:7", false, Some("alice"))),
             (1, peer("10.0.0.1:7", true, Some("bob"))),
             (1, peer("10.0.0.1:7", true, None)),
+            (1, Peer { page_of: Some("".into()), ..peer("10.0.0.1:7", true, Some("alice")) }),
         ] {
             assert_ne!(whose, Whose::new(Shard(shard), &other));
         }

@@ -97,6 +97,7 @@ impl Running {
             listeners: &parts.listeners,
             node: Some(&parts.node),
             seats: &parts.seats,
+            pages: parts.pages.as_ref(),
         };
         let doors = Arc::new(street.open(engine, recorder.history())?);
         parts.threshold.open(Arc::new(OpenDoors(Arc::downgrade(&doors))));

@@ -12,8 +12,8 @@ use spindle_engine::{Failure, Options};
 
 use super::leading::{Ended, lead};
 use crate::{
-    access::Entrance, config::Resolved, listeners::Listeners, serve::notify, signals::Ending,
-    tls::Tls,
+    access::Entrance, config::Resolved, http::Pages, listeners::Listeners, serve::notify,
+    signals::Ending, tls::Tls,
 };
 
 /// What happens to a node.
@@ -47,6 +47,8 @@ pub(super) struct Parts<'a> {
     pub node: Node,
     /// This process's nodes at all shards; none where there is one log.
     pub seats: Vec<Node>,
+    /// What its web pages ask, if that is more than this log.
+    pub pages: Option<Pages>,
     pub threshold: Threshold,
     /// What hands clients on to the leader, of doors that are this log's own.
     pub passage: Option<Passage>,

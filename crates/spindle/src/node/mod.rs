@@ -10,6 +10,7 @@
 mod answers;
 mod leading;
 mod life;
+mod pages;
 mod routers;
 mod shards;
 #[cfg(test)]
@@ -129,6 +130,7 @@ fn serve_one(
         shard: None,
         node,
         seats: Vec::new(),
+        pages: None,
         threshold,
         passage: Some(passage),
         events,

@@ -19,9 +19,10 @@ use spindle_router::{
     Network, NoLog, Placement, Reach, Shard, Sockets, Spread, http::HttpRouter, workq::WorkqRouter,
 };
 
-use super::{Base, answers};
+use super::{Base, answers, pages::ShardsPulse};
 use crate::{
     config::{Config, Resolved},
+    http::Pages,
     serve::not_bound,
     starts,
 };
@@ -32,6 +33,8 @@ pub(super) struct Routers {
     http: Option<Handle>,
     placement: Placement,
     network: Arc<Sockets>,
+    pages: Pages,
+    pulse: Arc<ShardsPulse>,
 }
 
 impl Routers {
@@ -55,7 +58,12 @@ impl Routers {
         let lines = Server::start(Arc::new(NoLog), bound, net)?;
         let open = |addr| http(config, base, &reach, &placement, (addr, nodes, places));
         let http = config.http.map(open).transpose()?;
-        let routers = Routers { lines, http, placement, network };
+        let pulse = ShardsPulse::of(nodes);
+        let pages = Pages {
+            api: HttpRouter::new(reach, placement.clone()).router(),
+            pulse: Arc::clone(&pulse) as _,
+        };
+        let routers = Routers { lines, http, placement, network, pages, pulse };
         starts::doors(config, &routers.local_addrs());
         Ok(routers)
     }
@@ -64,6 +72,16 @@ impl Routers {
     pub fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
         let http = self.http.iter().map(|http| ("http", http.local_addr()));
         self.lines.local_addrs().iter().copied().chain(http).collect()
+    }
+
+    /// What web pages ask.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Tells web pages if something has happened.
+    pub fn look(&self) {
+        self.pulse.look();
     }
 
     /// Routes by where queues are that were moved, from now on.

@@ -22,6 +22,7 @@ use super::{Base, claim, cluster_listener, greet, pass, start_carrier, start_nod
 use crate::{
     config::{Config, Resolved},
     exit::Code,
+    http::Pages,
     jobd_master,
     listeners::Listeners,
     serve::{engine_options, notify},
@@ -127,7 +128,8 @@ impl Shards<'_> {
                 // Jobd's master keeps nothing in the log: one shard has it.
                 let listeners = masters.take().unwrap_or_default();
                 let (events, heard) = channel();
-                let life = Life { shard, node, threshold, listeners };
+                let pages = (shard == 0).then(|| routers.pages().clone());
+                let life = Life { shard, node, threshold, listeners, pages };
                 let (own, first) = (events.clone(), first.clone());
                 let body = move || {
                     let ended = self.live_on(life, own, &heard, &first);
@@ -165,7 +167,7 @@ impl Shards<'_> {
         inbox: &Receiver<Event>,
         first: &Node,
     ) -> anyhow::Result<()> {
-        let Life { shard, node, threshold, listeners } = life;
+        let Life { shard, node, threshold, listeners, pages } = life;
         let resolved = self.settings_of(shard);
         let config = &resolved.config;
         std::fs::create_dir_all(&config.data)
@@ -192,6 +194,8 @@ impl Shards<'_> {
             shard: Some(shard),
             node,
             seats: self.seats.clone(),
+            // Sessions of people are in one place, wherever they come to.
+            pages,
             threshold,
             passage,
             events,
@@ -259,6 +263,7 @@ fn move_queues(seats: &[Node], routers: &Routers, ends: &AtomicBool) {
     let mut moving = Moving::between(seats.to_vec());
     while !ends.load(Ordering::Relaxed) {
         moving.go_on().iter().for_each(|moved| routers.follow_moves(moved));
+        routers.look();
         thread::sleep(MOVED_EVERY);
     }
 }
@@ -269,4 +274,6 @@ struct Life {
     node: Node,
     threshold: Threshold,
     listeners: Listeners,
+    /// What its web pages ask, if it has any.
+    pages: Option<Pages>,
 }

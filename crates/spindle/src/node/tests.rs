@@ -33,6 +33,15 @@ impl Server {
 
     /// A server on so many logs.
     fn start_on(shared: &[SharedMemoryLog], name: &'static str) -> Server {
+        Server::start_with(shared, name, &[])
+    }
+
+    /// The same with further settings.
+    fn start_with(
+        shared: &[SharedMemoryLog],
+        name: &'static str,
+        more: &[(&'static str, String)],
+    ) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let (http, workq) = (free_address(), free_address());
         let data = folder.path().join("own");
@@ -49,6 +58,7 @@ impl Server {
         ];
         let environment = settings
             .into_iter()
+            .chain(more.iter().cloned())
             .map(|(setting, value)| (format!("SPINDLE_SERVE_{setting}").into(), value.into()));
         let resolved = resolve(&SettingFlags::default(), environment).unwrap();
         let log = Arc::<parking_lot::Mutex<Option<Arc<SharedLogHandle>>>>::default();

@@ -375,6 +375,7 @@ async fn the_description_names_every_route_and_every_type() {
             "post /api/v1/leases/{token}/progress",
             "post /api/v1/leases/{token}/release",
             "post /api/v1/queues/{name}/drain",
+            "post /api/v1/queues/{name}/move",
             "post /api/v1/queues/{name}/pause",
             "post /api/v1/queues/{name}/purge",
             "post /api/v1/queues/{name}/resume",

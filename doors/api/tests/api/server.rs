@@ -101,4 +101,7 @@ async fn a_server_with_a_log_of_its_own_is_its_only_node_and_cannot_step_down() 
     assert_eq!(cluster, expected);
     let refused = bench.call(Method::POST, "/api/v1/cluster/step-down").await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (409, &json!("not_shared")));
+    // Nor is there another shard.
+    let refused = bench.call(Method::POST, "/api/v1/queues/mail/move?to=1").await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (409, &json!("not_shared")));
 }

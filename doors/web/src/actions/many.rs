@@ -18,6 +18,9 @@ use crate::pages::jobs::FILTERS;
 use crate::query::Query;
 use crate::shapes::{BulkAnswer, Deletion};
 
+/// Of several shards, the one whose jobs are meant: requests that delete are numbered by each for itself.
+const SHARD: &str = "shard";
+
 /// A person waits no longer than this for an action; what is left is said.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -46,16 +49,23 @@ struct Total {
     changed: u64,
     refused: BTreeMap<String, u64>,
     is_all: bool,
-    /// The requests that deleted them, and until when that can be undone.
-    deletions: Vec<Deletion>,
+    /// The requests that deleted them, and until when that can be undone, by shard where there are several.
+    deletions: BTreeMap<Option<u8>, Vec<Deletion>>,
 }
 
 impl Total {
     fn offer(&self, page: &Page, filter: &Query) -> Markup {
-        let requests: Vec<u64> = self.deletions.iter().map(|it| it.request).collect();
         html! {
-            @if let Some(first) = self.deletions.first() {
-                (undo::offer(page, &undo::deleted_by(&requests, filter), &first.until))
+            @for (shard, deletions) in &self.deletions {
+                @if let Some(first) = deletions.first() {
+                    @let requests: Vec<u64> = deletions.iter().map(|it| it.request).collect();
+                    @let jobs = undo::deleted_by(&requests, filter);
+                    @let jobs = match shard {
+                        Some(shard) => jobs.with(SHARD, &shard.to_string()),
+                        None => jobs,
+                    };
+                    (undo::offer(page, &jobs, &first.until))
+                }
             }
         }
     }
@@ -68,7 +78,7 @@ pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
     if filter.fields().next().is_none() {
         return Err(Problem::out_of_range("no job is chosen: go back, and mark some").into());
     }
-    let total = run(&page, &filter, name, true).await?;
+    let total = would_run(&page, &filter, name).await?;
     let jobs = counted(&total);
     let question = Question {
         tab: Tab::Jobs,
@@ -94,8 +104,9 @@ pub(crate) async fn ask(page: Page, Path(action): Path<String>) -> Answer {
 /// Does it.
 pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> Answer {
     let (name, verb, _) = known(&action)?;
+    let of_shard = form.query().get(SHARD).map(str::to_owned);
     let filter = form.query().only(&FILTERS);
-    let total = run(&page, &filter, name, false).await?;
+    let total = run_on(&page, &filter, name, of_shard.as_deref()).await?;
     let jobs = plural(total.changed, "job");
     let title = match *name {
         "delete" => format!("{jobs} deleted"),
@@ -114,9 +125,22 @@ pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> A
     Ok(done(&page, Tab::Jobs, &title, about, &filter.to("/jobs"), "Back to the list").await)
 }
 
-/// Asks the API until all are done, or the time is over. A dry run is one request: how far it comes
-/// is how far is counted.
-async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<Total> {
+/// How many it would be. It is one request: how far it comes is how far is counted.
+async fn would_run(page: &Page, filter: &Query, action: &str) -> Asked<Total> {
+    run(page, filter, action, true, "/api/v1/jobs/bulk").await
+}
+
+/// Does it, with all jobs or those of one shard.
+async fn run_on(page: &Page, filter: &Query, action: &str, shard: Option<&str>) -> Asked<Total> {
+    let at = match shard {
+        Some(shard) => Query::new().with(SHARD, shard).to("/api/v1/jobs/bulk"),
+        None => "/api/v1/jobs/bulk".to_owned(),
+    };
+    run(page, filter, action, false, &at).await
+}
+
+/// Asks the API until all are done, or the time is over.
+async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool, at: &str) -> Asked<Total> {
     let fields = filter.fields().map(|(name, value)| (name.to_owned(), Value::from(value)));
     let fields: Map<String, Value> = fields.collect();
     let (began, mut total, mut cursor) = (Instant::now(), Total::default(), None::<String>);
@@ -132,7 +156,7 @@ async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<
             body.insert("cursor".to_owned(), cursor.into());
         }
         let body = Value::Object(body);
-        let answer: Result<BulkAnswer, Fault> = page.ask.post("/api/v1/jobs/bulk", &body).await;
+        let answer: Result<BulkAnswer, Fault> = page.ask.post(at, &body).await;
         let answer = match answer {
             // What is done so far is done, and must be said.
             Err(_) if total.changed > 0 && !dry_run => return Ok(total),
@@ -140,7 +164,7 @@ async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool) -> Asked<
         };
         total.matched += answer.matched;
         total.changed += answer.changed;
-        total.deletions.extend(answer.deletion);
+        total.deletions.entry(answer.shard).or_default().extend(answer.deletion);
         for (code, count) in answer.refused {
             *total.refused.entry(code).or_default() += count;
         }

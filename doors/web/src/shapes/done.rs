@@ -9,6 +9,8 @@ pub(crate) struct BulkAnswer {
     #[serde(default)]
     pub refused: std::collections::BTreeMap<String, u64>,
     pub deletion: Option<Deletion>,
+    /// The shard whose request the deletion is, where there are several.
+    pub shard: Option<u8>,
     pub next_cursor: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spindle_router::Placement;
+use spindle_testkit::TokensFile;
 use spindle_workq::client::Client;
 use spindle_workq::wire::{NewJob, Uuid};
 
@@ -208,4 +209,76 @@ fn a_queue_moves_to_another_shard_while_jobs_come_and_are_worked() {
     let (_, job) = two.answer("POST /api/v1/jobs", &json!({ "queue": queue }));
     assert_eq!(on(&job), 1);
     assert_eq!(two.end(), Code::Ok);
+}
+
+/// An answer as it came, to a request with these lines.
+fn browse(server: &Server, head: &str, lines: &str, body: &str) -> String {
+    let mut answer = String::new();
+    wait_until(head, || {
+        answer.clear();
+        let Ok(mut stream) = TcpStream::connect(&server.http) else { return false };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (host, length) = (&server.http, body.len());
+        let sent = write!(
+            stream,
+            "{head} HTTP/1.1\r\nHost: {host}\r\n{lines}Accept: text/html\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        // Connections end when the lead changes.
+        sent.is_ok() && stream.read_to_string(&mut answer).is_ok() && !answer.is_empty()
+    });
+    answer
+}
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
+    let from = text.find(before).unwrap_or_else(|| panic!("no {before} in {text}")) + before.len();
+    let to = text[from..].find(behind).unwrap_or_else(|| panic!("no {behind} in {text}"));
+    &text[from..from + to]
+}
+
+#[test]
+fn pages_show_the_queues_of_all_shards_to_whoever_has_logged_in() {
+    let logs = logs();
+    let tokens = TokensFile::of_all_roles();
+    let path = tokens.path().to_str().unwrap().to_owned();
+    let more = [("TOKENS", path), ("REQUIRE_AUTH", "true".to_owned())];
+    let mut one = Server::start_with(&logs, "one", &more);
+    are_ready(&[&one]);
+    let mut two = Server::start_with(&logs, "two", &more);
+    are_ready(&[&one, &two]);
+    let json = "Content-Type: application/json\r\nAuthorization: Bearer submit\r\n";
+    for queue in queues() {
+        let body = format!(r#"{{"queue":"{queue}"}}"#);
+        let answer = browse(&two, "POST /api/v1/jobs", json, &body);
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    }
+    let refused = browse(&two, "GET /queues", "", "");
+    assert!(refused.starts_with("HTTP/1.1 303") && refused.contains("/login"), "{refused}");
+    let log_in = |server: &Server, token: &str| {
+        let page = browse(server, "GET /login", "", "");
+        let visit = between(&page, "spindle_visit=", ";");
+        let seal = between(&page, "name=\"form_token\" value=\"", "\"");
+        let lines = format!(
+            "Cookie: spindle_visit={visit}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Sec-Fetch-Site: same-origin\r\n"
+        );
+        let begun =
+            browse(server, "POST /login", &lines, &format!("form_token={seal}&token={token}"));
+        format!("Cookie: spindle_session={}\r\n", between(&begun, "spindle_session=", ";"))
+    };
+    for server in [&one, &two] {
+        let session = log_in(server, "read");
+        let page = browse(server, "GET /queues", &session, "");
+        for queue in queues() {
+            assert!(page.contains(&queue), "{queue} in {page}");
+        }
+        let one_of_many = format!("GET /queue?name={}", queues()[2]);
+        let page = browse(server, &one_of_many, &session, "");
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        // What its token may not do, a shard refuses, and says so on a page.
+        let refused = browse(server, "GET /audit", &session, "");
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    }
+    assert_eq!((one.end(), two.end()), (Code::Ok, Code::Ok));
 }
