@@ -36,7 +36,7 @@ impl Sharded {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let network = Sockets::new(runtime.handle().clone(), Arc::new(Direct { addresses }));
-        let door = Arc::new(router(Arc::new(network), placement));
+        let door = Arc::new(router(Arc::new(network), placement.clone()));
         let bound = bind(door, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.local_addr();
         let router = Server::start(Arc::new(NoLog), vec![bound], NetConfig::default()).unwrap();

@@ -56,8 +56,10 @@ impl Server {
             ("DATA", data.to_str().unwrap().to_owned()),
             ("SHARDS", shared.len().to_string()),
         ];
+        let is_given = |(setting, _): &(&str, String)| more.iter().any(|(it, _)| it == setting);
         let environment = settings
             .into_iter()
+            .filter(|usual| !is_given(usual))
             .chain(more.iter().cloned())
             .map(|(setting, value)| (format!("SPINDLE_SERVE_{setting}").into(), value.into()));
         let resolved = resolve(&SettingFlags::default(), environment).unwrap();

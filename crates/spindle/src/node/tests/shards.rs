@@ -221,7 +221,7 @@ fn browse(server: &Server, head: &str, lines: &str, body: &str) -> String {
         let (host, length) = (&server.http, body.len());
         let sent = write!(
             stream,
-            "{head} HTTP/1.1\r\nHost: {host}\r\n{lines}Accept: text/html\r\nContent-Length: {length}\r\n\
+            "{head} HTTP/1.1\r\nHost: {host}\r\n{lines}Accept: text/html, */*;q=0.1\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         );
         // Connections end when the lead changes.
@@ -242,7 +242,8 @@ fn pages_show_the_queues_of_all_shards_to_whoever_has_logged_in() {
     let logs = logs();
     let tokens = TokensFile::of_all_roles();
     let path = tokens.path().to_str().unwrap().to_owned();
-    let more = [("TOKENS", path), ("REQUIRE_AUTH", "true".to_owned())];
+    let (is_required, off) = ("true".to_owned(), "off".to_owned());
+    let more = [("TOKENS", path), ("REQUIRE_AUTH", is_required), ("JOBD_MASTER", off)];
     let mut one = Server::start_with(&logs, "one", &more);
     are_ready(&[&one]);
     let mut two = Server::start_with(&logs, "two", &more);
@@ -273,7 +274,7 @@ fn pages_show_the_queues_of_all_shards_to_whoever_has_logged_in() {
         for queue in queues() {
             assert!(page.contains(&queue), "{queue} in {page}");
         }
-        let one_of_many = format!("GET /queue?name={}", queues()[2]);
+        let one_of_many = format!("GET /queue?queue={}", queues()[2]);
         let page = browse(server, &one_of_many, &session, "");
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
         // What its token may not do, a shard refuses, and says so on a page.
