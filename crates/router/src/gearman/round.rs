@@ -221,7 +221,7 @@ mod tests {
             let asked = [elsewhere.clone(), elsewhere.clone(), end.clone()];
             assert_eq!(heard(round(kind, 3), &asked), [Heard::Next, Heard::Next, last(end)]);
         }
-        assert_eq!(heard(round(kind, 3), &[created.clone()]), [last(&created)]);
+        assert_eq!(heard(round(kind, 3), std::slice::from_ref(&created)), [last(&created)]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const EVERY: u32 = 12;
 
 impl Moves {
     pub fn new(seed: u64) -> Moves {
-        Moves(ChaCha8Rng::seed_from_u64(seed ^ 0x0e5_0f_0e))
+        Moves(ChaCha8Rng::seed_from_u64(seed ^ 0x006d_0ed5))
     }
 }
 
