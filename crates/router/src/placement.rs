@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use spindle_core::seat::Seat;
+use tokio::sync::watch;
 
 use crate::Shard;
 
@@ -25,7 +25,7 @@ pub struct Placement {
 struct Moved {
     queues: RwLock<HashMap<Bytes, Spread>>,
     /// Counts changes.
-    version: AtomicU64,
+    version: watch::Sender<u64>,
 }
 
 /// Where a queue is that was moved.
@@ -58,14 +58,20 @@ impl Placement {
             return false;
         }
         *self.moved.queues.write() = queues;
-        self.moved.version.fetch_add(1, Ordering::Release);
+        self.moved.version.send_modify(|version| *version += 1);
         true
     }
 
     /// Another number after each change of where queues are.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.moved.version.load(Ordering::Acquire)
+        *self.moved.version.borrow()
+    }
+
+    /// Hears of each change of where queues are, from now on.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.moved.version.subscribe()
     }
 
     /// The shard that takes a queue's jobs, and has its settings.

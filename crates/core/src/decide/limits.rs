@@ -33,6 +33,12 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     let ages = |step_ms: u64| (1..=AGING_MS_MAX).contains(&step_ms);
     refuse_if(!settings.aging_ms.is_none_or(ages), Rejection::OutOfRange("aging"))?;
     refuse_if(!settings.fair.as_ref().is_none_or(fair_fits), Rejection::OutOfRange("fair"))?;
+    put_settings(cx, name, settings);
+    Ok(())
+}
+
+/// A queue has these settings from now on.
+pub(super) fn put_settings(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) {
     // The type of the queue's payloads decides what its jobs fall under: they are matched again.
     let before = cx.state.queue(name).map(Queue::settings);
     let kind = before.and_then(|before| before.bytes_type);
@@ -55,7 +61,6 @@ pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSett
     if let Some(server) = relabelled {
         cx.emit(Event::ServerCompacted(server), true);
     }
-    Ok(())
 }
 
 /// The payload field that a queue is fair by.

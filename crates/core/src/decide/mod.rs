@@ -21,8 +21,6 @@ pub use limits::{CONSTRAINTS_MAX, RATE_MAX};
 use bytes::Bytes;
 
 use crate::audit::AuditEntry;
-use places::Stands;
-
 use crate::command::{Claim, Command, Finish, Lease, Submit};
 use crate::event::Event;
 use crate::job::{self, JobId, Label};
@@ -107,6 +105,7 @@ fn check_queue(state: &State, name: &[u8]) -> Decided {
 /// Whether a queue of this name takes something here. What is bound to jobs that are here comes here as long
 /// as the queue is not gone.
 fn check_place_of(state: &State, name: &[u8], is_bound: bool) -> Decided {
+    use places::Stands;
     match places::stands(state, name) {
         Stands::Here | Stands::Offered => Ok(()),
         Stands::Sealed(_) if is_bound || state.faults().sealed_takes_jobs => Ok(()),

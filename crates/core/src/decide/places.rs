@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use crate::decide::limits::put_settings;
 use crate::decide::{Context, Decided, refuse_if};
-use crate::event::{Event, QueueSet};
+use crate::event::Event;
 use crate::places::{Known, PLACED_MAX, Placed, Stage};
 use crate::queue::{QUEUE_NAME_BYTES_MAX, QueueSettings};
 use crate::rejection::Rejection;
@@ -62,10 +63,10 @@ pub(super) fn know_place(
         None => Stage::Left,
     };
     let own = settings_of(cx.state, queue);
-    let told = (stage == Stage::Offered).then(|| own.clone());
-    if stage == Stage::Open && settings.is_some_and(|settings| *settings != own) {
-        emit_settings(cx, queue, settings.cloned().unwrap_or_default());
+    if let Some(settings) = settings.filter(|it| stage == Stage::Open && **it != own) {
+        put_settings(cx, queue, settings);
     }
+    let told = (stage == Stage::Offered).then_some(own);
     let (queue, stage, shard) = (queue.clone(), stage as i32, u32::from(shard));
     cx.emit(Event::PlaceKnown(Known { queue, version, shard, stage, settings: told }), true);
     Ok(())
@@ -86,7 +87,7 @@ pub(super) fn leave_queue(cx: &mut Context<'_>, queue: &Bytes, version: u64) -> 
     let is_in_use = cx.state.has_any_of(queue) && !cx.state.faults().left_with_jobs;
     refuse_if(is_in_use, Rejection::InUse)?;
     if cx.state.queue(queue).is_some() {
-        emit_settings(cx, queue, QueueSettings::default());
+        put_settings(cx, queue, &QueueSettings::default());
     }
     turn(cx, known, Stage::Left);
     Ok(())
@@ -104,12 +105,6 @@ fn turn(cx: &mut Context<'_>, known: Known, stage: Stage) {
 
 fn settings_of(state: &State, queue: &[u8]) -> QueueSettings {
     state.queue(queue).map(|queue| queue.settings().clone()).unwrap_or_default()
-}
-
-fn emit_settings(cx: &mut Context<'_>, queue: &Bytes, settings: QueueSettings) {
-    let constraints_revision = cx.state.server().constraints_revision;
-    let set = QueueSet { name: queue.clone(), settings, constraints_revision };
-    cx.emit(Event::QueueSet(set), true);
 }
 
 fn shared_seat(state: &State) -> Result<Seat, Rejection> {

@@ -48,7 +48,7 @@ pub(super) struct LeaseSaid {
 }
 
 /// The queues of one shard.
-#[derive(Default)]
+#[derive(PartialEq, Eq, Default)]
 struct Named {
     queues: Vec<String>,
     queues_base64: Vec<String>,
@@ -64,10 +64,18 @@ pub(super) struct Wanted {
 }
 
 /// Where jobs are to be leased.
+#[derive(PartialEq)]
 pub(super) enum Where {
     /// All of the queues are on one shard, or it refuses the request.
     On(Shard),
     Several(Box<Wanted>),
+}
+
+/// Two are the same if the same shards are asked: of one request.
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Wanted) -> bool {
+        self.by_shard == other.by_shard
+    }
 }
 
 impl LeaseSaid {
@@ -149,28 +157,49 @@ impl Wanted {
 pub(super) async fn lease(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let head = Arc::new(head);
-    let place = match head.shard {
+    let mut changes = routing.placement.changes();
+    let place = place_of(routing, &head, &bytes).await;
+    let leased = lease_at(routing, &head, bytes.clone(), &place);
+    let mut leased = std::pin::pin!(leased);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut leased => return answer,
+            Ok(()) = changes.changed() => {}
+        }
+        // Who waits where its queues no longer are is to ask again: its time is up early.
+        if place_of(routing, &head, &bytes).await != place {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+    }
+}
+
+async fn place_of(routing: &Routing, head: &Head, bytes: &Bytes) -> Where {
+    match head.shard {
         Some(shard) => Where::On(shard),
-        None => match read::<LeaseSaid>(&bytes).await {
-            Some(said) => said.place(&bytes, &routing.placement),
+        None => match read::<LeaseSaid>(bytes).await {
+            Some(said) => said.place(bytes, &routing.placement),
             None => Where::On(Shard::FIRST),
         },
-    };
+    }
+}
+
+async fn lease_at(routing: &Routing, head: &Arc<Head>, bytes: Bytes, place: &Where) -> Outcome {
     let wanted = match place {
         Where::On(shard) => {
-            let asker = Asker::new(&routing.shards, &head, shard);
+            let asker = Asker::new(&routing.shards, head, *shard);
             return Ok(asker.ask(head.with_bytes(bytes)).await?.map(Body::new));
         }
         Where::Several(wanted) => wanted,
     };
     if wanted.count.is_some() {
-        let (jobs, guards) = many(routing, &head, &wanted).await?;
+        let (jobs, guards) = many(routing, head, wanted).await?;
         return Ok(match jobs.is_empty() {
             true => StatusCode::NO_CONTENT.into_response(),
             false => guarded(written(&Jobs { jobs }), guards),
         });
     }
-    Ok(match one(routing, &head, &wanted).await? {
+    Ok(match one(routing, head, wanted).await? {
         Some(answer) => answer.map(Body::new),
         None => StatusCode::NO_CONTENT.into_response(),
     })

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use spindle_core::{Command, JobId};
 use spindle_router::{Shard, Spread};
+use spindle_testkit::wait_until;
 
-use crate::shards::Sharded;
+use crate::shards::{Sharded, receive};
 
 /// The first shard knows that a queue has moved to the second one, and the router does.
 fn move_queue(sharded: &Sharded, queue: &str) {
@@ -107,6 +108,29 @@ fn workers_get_the_jobs_of_both_shards() {
     for job in jobs {
         let token = job["lease_token"].as_str().unwrap();
         sharded.post(&format!("/api/v1/leases/{token}/complete"), json!({})).is(204);
+    }
+}
+
+#[test]
+fn a_worker_that_waits_is_to_ask_again_when_its_queue_moves() {
+    let sharded = Sharded::new();
+    let [queue, other] = [0, 1].map(|shard| sharded.queue_on(shard, 0));
+    for (queues, shards) in [(vec![&queue], 1), (vec![&queue, &other], 2)] {
+        sharded.placement.set_moved(HashMap::new());
+        let body = json!({ "queues": queues, "wait_s": 300 }).to_string();
+        let mut worker = sharded.begin("POST", "/api/v1/lease", "", &body);
+        let waits = || (0..shards).all(|shard| sharded.waits(shard) == 1);
+        wait_until("it waits", waits);
+        // A move of another queue is no matter to it.
+        let unasked = bytes::Bytes::from(sharded.queue_on(2, 0));
+        let elsewhere = Spread { drains: Some(Shard(2)), to: Shard(0), is_open: true };
+        sharded.placement.set_moved(HashMap::from([(unasked, elsewhere)]));
+        assert!(waits());
+        let spread = Spread { drains: Some(Shard(0)), to: Shard(2), is_open: true };
+        let moved = HashMap::from([(bytes::Bytes::from(queue.clone()), spread)]);
+        sharded.placement.set_moved(moved);
+        assert_eq!(receive(&mut worker).0, 204);
+        wait_until("nobody waits any more", || (0..3).all(|shard| sharded.waits(shard) == 0));
     }
 }
 

@@ -68,8 +68,6 @@ impl Model {
                 self.apply_update(*id, None, event, page.as_ref());
             }
             Command::SetQueue { name, settings } => {
-                let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
-                self.constraints_revision += u64::from(typed_anew && !self.rules.is_empty());
                 self.put_settings(name, settings);
             }
             Command::PlaceQueue { queue, shard } => self.apply_place(queue, *shard),
@@ -121,6 +119,8 @@ impl Model {
 
     /// A queue has these settings from now on.
     pub(super) fn put_settings(&mut self, name: &Bytes, settings: &QueueSettings) {
+        let typed_anew = self.settings(name).bytes_type != settings.bytes_type;
+        self.constraints_revision += u64::from(typed_anew && !self.rules.is_empty());
         let ordered = |it: &QueueSettings| (it.aging_ms, it.fair.is_some());
         let ordered_anew = ordered(&self.settings(name)) != ordered(settings);
         self.queues.insert(name.clone(), settings.clone());
