@@ -23,6 +23,7 @@ pub struct Direct {
     state: State,
     model: Model,
     defaults: Defaults,
+    seat: Seat,
     now_ms: u64,
     log: Vec<(Place, Event)>,
     position: u64,
@@ -53,6 +54,7 @@ impl Direct {
             state: State::new(0x5eed, defaults.clone()),
             model: Model::new(defaults.clone()),
             defaults,
+            seat: Seat::default(),
             now_ms: 1_000_000,
             log: Vec::new(),
             position: 1,
@@ -66,6 +68,9 @@ impl Direct {
     /// Runs a seed for so many steps, comparing after each.
     pub fn run(&mut self, seed: u64, steps: u64) -> Result<(), Difference> {
         let mut workload = Workload::new(seed, Profile::Mixed);
+        if seed % 4 == 3 {
+            self.share().map_err(|why| Difference { step: 0, what: "its start".into(), why })?;
+        }
         for step in 0..steps {
             let view =
                 View { model: &self.model, finished: Some(&self.finished), now_ms: self.now_ms };
@@ -83,6 +88,13 @@ impl Direct {
             }
         }
         Ok(())
+    }
+
+    /// Begins as the first of two shards.
+    fn share(&mut self) -> Judged<()> {
+        self.seat = Seat { shard: 0, shards: 2 };
+        self.model.moved.seat = self.seat;
+        self.ask(&Command::Start { epoch: self.model.epoch + 1, seat: self.seat })
     }
 
     fn difference(&self, step: u64, next: &Step, why: String) -> Difference {
@@ -231,7 +243,7 @@ impl Direct {
         self.state = self.refold()?;
         self.model.lose_memory();
         let epoch = self.model.epoch + 1;
-        self.ask(&Command::Start { epoch, seat: Seat::default() })?;
+        self.ask(&Command::Start { epoch, seat: self.seat })?;
         let mut from = JobId(0);
         loop {
             let next = self.state.jobs_from(from).nth(256).map(|job| job.id());

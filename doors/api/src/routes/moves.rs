@@ -19,6 +19,7 @@ use crate::naming;
 #[serde(deny_unknown_fields)]
 pub(crate) struct MoveTo {
     /// The number of the shard that is to take its jobs.
+    #[param(maximum = 63)]
     to: u8,
 }
 

@@ -128,7 +128,7 @@ pub const TABLE: &[Row] = &[
     ("POST", "/api/v1/clock/accept", Some(Role::Admin), About::Nothing),
     ("GET", "/api/v1/cluster", Some(Role::Read), About::Nothing),
     ("POST", "/api/v1/cluster/step-down", Some(Role::Admin), About::Nothing),
-    ("POST", "/api/v1/queues/{name}/move", Some(Role::Admin), About::Nothing),
+    ("POST", "/api/v1/queues/{name}/move", Some(Role::Admin), About::Queue),
     ("GET", "/api/v1/audit", Some(Role::Admin), About::All),
     ("GET", "/api/v1/backup", Some(Role::Admin), About::All),
     ("GET", "/api/v1/backup/segments/{first}", Some(Role::Admin), About::All),
