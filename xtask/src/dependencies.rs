@@ -39,7 +39,8 @@ pub fn check() -> Result<()> {
 }
 
 /// All packages of the lock file that are used on Linux, the fuzz targets' left out.
-fn metadata() -> Result<Value> {
+/// What Cargo knows of the packages of the lock file.
+pub fn metadata() -> Result<Value> {
     let arguments = ["metadata", "--format-version", "1", "--locked", "--all-features"];
     let output = Command::new("cargo")
         .args(arguments)

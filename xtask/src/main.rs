@@ -8,6 +8,7 @@ mod api_properties;
 mod clients;
 mod debian;
 mod dependencies;
+mod examples;
 mod failures;
 mod fuzz;
 mod libraries;
@@ -39,6 +40,8 @@ const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 /// For a cluster, whose faults last several times as long.
 const SMOKE_SECONDS_OF_CLUSTER: f64 = 0.3;
+/// Of the cluster on PostgreSQL; the one on NATS has one log.
+const SMOKE_SHARDS: u8 = 2;
 const SMOKE_SEEDS: &str = "200";
 /// The same, with several records on their way to the log.
 const SMOKE_SEEDS_IN_FLIGHT: &str = "20";
@@ -126,6 +129,9 @@ struct TortureArgs {
     /// One log of the mode `cluster` only [default: all of them]
     #[arg(long, value_enum)]
     log: Option<LogKind>,
+    /// How many shards the cluster of the mode `cluster` has, whose queues move then
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    shards: u8,
     /// Program to start instead of the release build; it gets `serve` and its flags
     #[arg(long, value_name = "PROGRAM")]
     server_cmd: Option<PathBuf>,
@@ -219,10 +225,14 @@ fn test(long: bool) -> Result<()> {
                     Mode::Cluster => SMOKE_SECONDS_OF_CLUSTER,
                     _ => SMOKE_SECONDS,
                 };
-                let logs = LogKind::value_variants().to_vec();
-                let options =
-                    Options { cycles: SMOKE_CYCLES, seconds, seed: 1, program, library, logs };
+                let (cycles, seed, logs) = (SMOKE_CYCLES, 1, vec![LogKind::Nats]);
+                let options = Options { cycles, seconds, seed, program, library, logs, shards: 1 };
                 println!("{}", torture::run(mode, &options)?);
+                if mode == Mode::Cluster {
+                    let logs = vec![LogKind::Pgsql];
+                    let of_shards = Options { shards: SMOKE_SHARDS, logs, ..options };
+                    println!("{}", torture::run(mode, &of_shards)?);
+                }
                 Ok(())
             });
         }
@@ -279,7 +289,11 @@ fn with_programs() -> Result<Vec<Program>> {
         add(language.step(), workspace::itself()?, &arguments);
     }
     add("API properties", workspace::itself()?, &["api-properties", "--tested"]);
-    add("examples in the documentation of code", cargo_path(), &["test", "--workspace", "--doc"]);
+    let metadata = dependencies::metadata()?;
+    let with_examples = examples::packages(&metadata)?;
+    let of_packages = with_examples.iter().flat_map(|name| ["--package", *name]);
+    let examples: Vec<&str> = ["test", "--doc"].into_iter().chain(of_packages).collect();
+    add("examples in the documentation of code", cargo_path(), &examples);
     let simulator = Build::Tested.path("spindle-sim")?;
     add("simulation", simulator.clone(), &["--seeds", SMOKE_SEEDS]);
     let in_flight = ["--profile", "in-flight", "--seeds", SMOKE_SEEDS_IN_FLIGHT];
@@ -348,6 +362,7 @@ fn torture(args: &TortureArgs) -> Result<()> {
         program,
         library: library(Build::Release)?,
         logs: args.log.map_or_else(|| LogKind::value_variants().to_vec(), |log| vec![log]),
+        shards: args.shards,
     };
     let modes = args.mode.as_ref().map_or(Mode::value_variants(), std::slice::from_ref);
     for mode in modes.iter().copied() {

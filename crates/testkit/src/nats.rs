@@ -22,6 +22,9 @@ const CLIENTS_PORT: u16 = 4222;
 const ROUTES_PORT: u16 = 6222;
 const MONITORING_PORT: u16 = 8222;
 
+/// No stream can have more servers.
+const REPLICAS_MAX: usize = 5;
+
 /// After which a new cluster that places no streams is given up for another one.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -93,27 +96,27 @@ impl NatsServers {
         panic!("no NATS servers could be started");
     }
 
-    /// Waits until a stream can have all servers. One new cluster in a hundred says that all is well and
-    /// finds no peers for half a minute or longer: the servers connect to each other at the same time,
-    /// and what they say of themselves is lost with the connections that are one too many.
+    /// Waits until a stream can have all servers, or as many as a stream may have. One new cluster in a hundred
+    /// says that all is well and finds no peers for half a minute or longer: the servers connect to each other at
+    /// the same time, and what they say of themselves is lost with the connections that are one too many.
     fn place_streams(&self) -> bool {
-        let servers = self.members.len();
+        let replicas = self.members.len().min(REPLICAS_MAX);
         let stream = format!(
             "{{\"name\":\"ready\",\"subjects\":[\"ready\"],\"storage\":\"memory\",\
-             \"num_replicas\":{servers}}}"
+             \"num_replicas\":{replicas}}}"
         );
         let ask = |verb: &str, question: &str| {
             let answer = ask(&self.members[0].address, &format!("STREAM.{verb}.ready"), question);
             answer.is_ok_and(|answer| !answer.contains("\"error\""))
         };
         let deadline = Instant::now() + PLACED_WITHIN;
-        while servers > 1 && !ask("CREATE", &stream) {
+        while replicas > 1 && !ask("CREATE", &stream) {
             if Instant::now() >= deadline {
                 return false;
             }
             thread::park_timeout(Duration::from_millis(20));
         }
-        servers == 1 || ask("DELETE", "")
+        replicas == 1 || ask("DELETE", "")
     }
 
     /// Addresses, configuration and folders of servers that do not run yet.

@@ -66,7 +66,7 @@ pub(crate) fn once(
         | Load::Pages
         | Load::Schedules
         | Load::Nodes(_)
-        | Load::Shards(_)
+        | Load::Shards
         | Load::Workers(_) => {
             bail!("that is measured in another way")
         }

@@ -111,7 +111,7 @@ impl Session<'_> {
             Load::Pages => return self.paged(suite),
             Load::Schedules => return self.scheduled(suite),
             Load::Nodes(keeper) => return self.shared(suite, keeper),
-            Load::Shards(keeper) => return self.sharded(suite, keeper),
+            Load::Shards => return self.sharded(suite),
             Load::Workers(language) => return self.worked(suite, language),
             _ => {}
         }
@@ -498,7 +498,7 @@ impl Session<'_> {
     }
 
     /// Life cycles on one log and on several in turn, on fresh servers each time.
-    fn sharded(&self, suite: &Suite, keeper: Keeper) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+    fn sharded(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
         ensure!(self.args.against.is_none(), "shards are measured of one program at a time");
         let (program, dir, jobs) = (&self.spindle, &self.args.dir, suite.jobs / self.divisor);
         require_disk(&std::env::temp_dir())?;
@@ -509,8 +509,8 @@ impl Session<'_> {
         for round in 1..=self.runs {
             for (at, shards) in [(0, nodes::SHARDS), (1, 1)] {
                 // Too few jobs to see more than that it works, also where there are no control groups.
-                let share = (!self.args.quick).then_some(nodes::SHARE);
-                let mut spread = nodes::Spread::open(program, dir, keeper, shards, share)?;
+                let is_slow = !self.args.quick;
+                let mut spread = nodes::Spread::open(program, dir, shards, is_slow)?;
                 spread.cycle(jobs / 10)?;
                 let figures = spread.cycle(jobs)?;
                 self.progress(suite, round, &scenario.series[at].server, &figures);

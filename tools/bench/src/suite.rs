@@ -83,7 +83,7 @@ pub(crate) enum Load {
     /// Three nodes share a log beside a server that has its own: see [`nodes`].
     Nodes(Keeper),
     /// Queues on one log and on several, whose servers are slow: see [`nodes`].
-    Shards(Keeper),
+    Shards,
     /// A worker of a client library does jobs of a task that does nothing: see
     /// [`workers`](crate::workers).
     Workers(Language),
@@ -245,9 +245,9 @@ const fn shared(name: &'static str, keeper: Keeper) -> Suite {
 }
 
 /// Queues on several logs.
-const fn sharded(name: &'static str, keeper: Keeper) -> Suite {
-    let (door, security, load) = (Door::Workq, Security::Plain, Load::Shards(keeper));
-    Suite { name, door, security, load, jobs: 16_000, peers: &[], gates: &[] }
+const fn sharded(name: &'static str) -> Suite {
+    let (door, security, load) = (Door::Workq, Security::Plain, Load::Shards);
+    Suite { name, door, security, load, jobs: 4_000, peers: &[], gates: &[] }
 }
 
 /// All suites, in the order they run.
@@ -368,7 +368,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     shared("nodes-nats", Keeper::Nats),
     shared("nodes-pgsql", Keeper::Postgres),
-    sharded("shards-nats", Keeper::Nats),
+    sharded("shards-nats"),
     workers("python-worker", Language::Python),
     workers("node-worker", Language::Node),
     Suite {
@@ -457,12 +457,12 @@ impl Suite {
                     jobs * nodes::WAITING_PER_CYCLE
                 )
             }
-            Load::Shards(keeper) => format!(
-                "{jobs} life cycles through {door:?} in 32 queues and three nodes, on one log and on {}; \
-                 each server of {} has {} of a processor",
+            Load::Shards => format!(
+                "{jobs} life cycles through {door:?} with payloads of {} bytes in 32 queues and three \
+                 nodes, on one log and on {}; the disk of each server of NATS takes {} MB/s",
+                nodes::PAYLOAD_BYTES,
                 nodes::SHARDS,
-                keeper.title(),
-                nodes::SHARE
+                nodes::DISK_BYTES_PER_S / 1_000_000
             ),
             Load::WaitingBesideFew => format!(
                 "{jobs} waiting jobs: memory, rates beside those with {FEW} waiting, \

@@ -72,4 +72,6 @@ pub struct Options {
     pub library: PathBuf,
     /// The logs of the clusters, one run for each.
     pub logs: Vec<LogKind>,
+    /// How many shards clusters have.
+    pub shards: u8,
 }

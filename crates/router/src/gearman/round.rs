@@ -68,7 +68,11 @@ impl Round {
         match self.kind {
             Kind::List => self.hear_line(token),
             Kind::Grab | Kind::Unique => self.hear_packet(token),
-            Kind::Submit { .. } if !self.left.is_empty() && says_other_shard(token) => Heard::Next,
+            Kind::Submit { .. } if says_other_shard(token) => match self.left.is_empty() {
+                false => Heard::Next,
+                // This node has not heard yet where it is: the client asks again.
+                true => Heard::Broken,
+            },
             Kind::Submit { .. } => Heard::Last(token.bytes().clone()),
         }
     }
@@ -121,7 +125,7 @@ impl Round {
 }
 
 /// Whether a shard has refused a job because its queue is elsewhere.
-fn says_other_shard(token: &Token) -> bool {
+pub(super) fn says_other_shard(token: &Token) -> bool {
     let Token::Packet(PacketType::Error, bytes) = token else { return false };
     let code = bytes.get(HEADER_BYTES..).and_then(|said| said.split(|byte| *byte == 0).next());
     code == Some(ErrorReply::OTHER_SHARD.as_bytes())
@@ -217,9 +221,11 @@ mod tests {
         let created = packet(PacketType::JobCreated, b"H:h:1");
         let last = |token: &Token| Heard::Last(token.bytes().clone());
         let kind = Kind::Submit { watches: false };
-        for end in [&full, &created, &elsewhere] {
+        for (end, becomes) in
+            [(&full, last(&full)), (&created, last(&created)), (&elsewhere, Heard::Broken)]
+        {
             let asked = [elsewhere.clone(), elsewhere.clone(), end.clone()];
-            assert_eq!(heard(round(kind, 3), &asked), [Heard::Next, Heard::Next, last(end)]);
+            assert_eq!(heard(round(kind, 3), &asked), [Heard::Next, Heard::Next, becomes]);
         }
         assert_eq!(heard(round(kind, 3), std::slice::from_ref(&created)), [last(&created)]);
     }

@@ -13,7 +13,7 @@ use spindle_gearman::wire::{
 use super::channel::{Awaited, Broken, Channel, Token};
 use super::introduction::Introduction;
 use super::owed::{Debt, FenceNumber, Owed};
-use super::round::{Heard, Kind, Round};
+use super::round::{Heard, Kind, Round, says_other_shard};
 use crate::{Came, Placement, Shard, Wake, Way, Ways};
 
 /// Answers in the outbox, or the router's own behind others', above which no more is taken: of the
@@ -344,6 +344,12 @@ impl GearmanRouterSession {
                     return Some(token);
                 }
                 channel.awaited.pop_front();
+                // The shard knows of a move that this node has not heard of yet, as one that was stopped for a
+                // while. To the client it is as if the shard had gone: it asks again.
+                if says_other_shard(&token) {
+                    self.end = Some(Flow::Close);
+                    return None;
+                }
                 channel.watched += usize::from(watches && token.is(PacketType::JobCreated));
                 put(out, &token);
                 self.owed.pop();

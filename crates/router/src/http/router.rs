@@ -95,7 +95,7 @@ impl Routing {
                 let name = asked.head.params("queue").next();
                 let shards = placement.all_of(name.as_deref().unwrap_or(JOBQ_QUEUE));
                 let (head, bytes) = asked.read(self.limits).await?;
-                submit::offer(self, &head, &bytes, &named_of(&head, shards)?).await
+                submit::offer(self, &head, &bytes, &named_of(&head, shards)?).await?.answer(&head)
             }
             Rule::Lease => lease::lease(self, asked).await,
             Rule::Reports => reports::reports(self, asked).await,

@@ -118,8 +118,36 @@ async fn send(
         return routing.pass_read(head, bytes, Shard::FIRST).await;
     };
     let shards = named_of(head, shards)?;
-    let shards = together(&routing.placement, shards, linked)?;
-    offer(routing, head, &bytes, &shards).await
+    let linked: Vec<u64> = linked.collect();
+    let is_bound = !linked.is_empty();
+    let shards = together(&routing.placement, shards, linked.into_iter())?;
+    match offer(routing, head, &bytes, &shards).await? {
+        // What it belongs to is on the shard that its queue has left.
+        Offered::Elsewhere(answer) if is_bound => Ok(answer),
+        offered => offered.answer(head),
+    }
+}
+
+/// What has become of an offer.
+pub(super) enum Offered {
+    Answered(Response<Body>),
+    /// None of the shards that this node takes the queue to be on has it.
+    Elsewhere(Response<Body>),
+}
+
+impl Offered {
+    /// The answer, in place of that of a shard which a client has not named and knows nothing of.
+    pub fn answer(self, head: &Head) -> Outcome {
+        match self {
+            Self::Answered(answer) => Ok(answer),
+            Self::Elsewhere(answer) if head.shard.is_some() => Ok(answer),
+            Self::Elsewhere(_) => {
+                let detail =
+                    "the queue has moved, and this node has not heard of it yet: ask again";
+                Err(Problem::new(Code::ShardUnavailable, detail).into())
+            }
+        }
+    }
 }
 
 /// Offers something to one shard after the other. Who says that the queue is elsewhere has none of its name;
@@ -129,17 +157,21 @@ pub(super) async fn offer(
     head: &Head,
     bytes: &Bytes,
     shards: &[Shard],
-) -> Outcome {
+) -> Result<Offered, Refusal> {
     let mut shards = shards.iter().copied().peekable();
     while let Some(shard) = shards.next() {
         let answer = routing.pass_read(head, bytes.clone(), shard).await?;
-        if shards.peek().is_none() || answer.status() != StatusCode::UNPROCESSABLE_ENTITY {
-            return Ok(answer);
+        if answer.status() != StatusCode::UNPROCESSABLE_ENTITY {
+            return Ok(Offered::Answered(answer));
         }
         let (parts, body) = answer.into_parts();
         let body = whole(body, shard).await?;
-        if !is_elsewhere(&body) {
-            return Ok(Response::from_parts(parts, Body::from(body)));
+        let is_elsewhere = is_elsewhere(&body);
+        let answer = Response::from_parts(parts, Body::from(body));
+        match (is_elsewhere, shards.peek()) {
+            (false, _) => return Ok(Offered::Answered(answer)),
+            (true, None) => return Ok(Offered::Elsewhere(answer)),
+            (true, Some(_)) => {}
         }
     }
     Err(Problem::new(Code::NotFound, "the queue is on no shard").into())

@@ -11,6 +11,11 @@ use super::route::{says, without_wait};
 use super::task::{Shards, note};
 use crate::Shard;
 
+/// Whether a shard has refused a job because its queue is elsewhere.
+pub(super) fn says_elsewhere(reply: &Reply) -> bool {
+    matches!(reply, Reply::ClientError(text) if says_other_shard(text))
+}
+
 /// Offers a job to one shard after the other. Who says that the queue is elsewhere has no job with its UUID;
 /// who says anything else has the answer.
 pub(super) struct Seek {
@@ -35,8 +40,7 @@ impl Seek {
         whole: Bytes,
         shards: &mut Shards,
     ) -> Option<Bytes> {
-        let is_elsewhere = matches!(reply, Reply::ClientError(text) if says_other_shard(text));
-        if is_elsewhere && self.ask_next(shards) {
+        if says_elsewhere(reply) && self.ask_next(shards) {
             return None;
         }
         note(self.says, shard, reply, &mut shards.known);

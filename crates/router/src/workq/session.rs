@@ -10,6 +10,7 @@ use super::known::Known;
 use super::lines::{Heard, Lines, Whose};
 use super::places::Places;
 use super::route::{Route, route, says, without_wait};
+use super::seek::says_elsewhere;
 use super::task::{Shards, Task, note};
 use crate::{Placement, Shard, Wake, Ways};
 
@@ -174,16 +175,25 @@ impl WorkqSession {
             }
             let Some(heard) = self.shards.lines.receive() else { return };
             match heard {
+                // The shard knows of a move that this node has not heard of yet, as one that was stopped for a
+                // while. To the client it is as if the shard had gone: it asks again.
+                Heard::Reply { whose: Whose::Place(..), reply, .. } if says_elsewhere(&reply) => {
+                    self.lose(out);
+                }
                 Heard::Reply { shard, whose: Whose::Place(number, says), reply, whole } => {
                     note(says, shard, &reply, &mut self.shards.known);
                     self.places.fill(number, whole);
                 }
                 Heard::Reply { shard, whose: Whose::Task, reply, whole } => {
+                    let is_elsewhere = says_elsewhere(&reply);
                     let answer = self
                         .task
                         .as_mut()
                         .and_then(|task| task.heard(shard, reply, whole, &mut self.shards));
-                    self.end_task(answer, out);
+                    match answer {
+                        Some(_) if is_elsewhere => self.lose(out),
+                        answer => self.end_task(answer, out),
+                    }
                 }
                 Heard::Reply { whose: Whose::Nobody, .. } | Heard::Ended => {}
                 Heard::Lost => self.lose(out),

@@ -61,6 +61,21 @@ fn a_job_comes_to_the_new_shard_unless_it_belongs_to_what_is_on_the_old_one() {
 }
 
 #[test]
+fn of_a_move_that_a_node_has_not_heard_of_its_clients_are_told_to_ask_again() {
+    let sharded = Sharded::new();
+    let queue = sharded.queue_on(0, 0);
+    let first = sharded.post("/api/v1/jobs", json!({ "queue": queue })).json();
+    move_queue(&sharded, &queue);
+    sharded.placement.set_moved(HashMap::new());
+    let job = || json!({ "queue": queue });
+    sharded.post("/api/v1/jobs", job()).is_problem(503, "shard_unavailable");
+    sharded.post("/api/v1/batches", job()).is_problem(503, "shard_unavailable");
+    sharded.post("/api/v1/jobs?shard=0", job()).is_problem(422, "several_shards");
+    let bound = json!({ "queue": queue, "after": [first["id"]] });
+    assert_eq!(shard_of(&sharded.post("/api/v1/jobs", bound).json()), 0);
+}
+
+#[test]
 fn of_many_jobs_each_comes_to_where_it_belongs() {
     let sharded = Sharded::new();
     let [queue, other] = [0, 2].map(|shard| sharded.queue_on(shard, 0));

@@ -7,7 +7,7 @@
 use crate::wire::{SubmitParts, Wire};
 use std::hash::{BuildHasher, Hasher};
 
-/// Bytes of a payload, in all suites.
+/// Bytes of a payload, where a suite does not say otherwise.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 /// The bytes at the start of a payload that carry the job's number.
 const NUMBER_BYTES: usize = 8;
@@ -26,6 +26,7 @@ pub(crate) struct Jobs {
     wire: Wire,
     prefix: u64,
     queue: String,
+    payload_bytes: usize,
     /// Letters only, if the protocol needs payloads to be text.
     pool: Vec<u8>,
     parts: SubmitParts,
@@ -36,11 +37,16 @@ pub(crate) struct Jobs {
 impl Jobs {
     /// A family whose ids, queue and bytes nobody has seen before.
     pub(crate) fn fresh(wire: Wire) -> Self {
-        // The standard library draws the keys of its hasher at random.
-        Self::seeded(std::hash::RandomState::new().build_hasher().finish(), wire)
+        Self::sized(wire, PAYLOAD_BYTES)
     }
 
-    fn seeded(seed: u64, wire: Wire) -> Self {
+    /// The same with payloads of this size.
+    pub(crate) fn sized(wire: Wire, payload_bytes: usize) -> Self {
+        // The standard library draws the keys of its hasher at random.
+        Self::seeded(std::hash::RandomState::new().build_hasher().finish(), wire, payload_bytes)
+    }
+
+    fn seeded(seed: u64, wire: Wire, payload_bytes: usize) -> Self {
         let mut random = Random::seeded(seed);
         let prefix = random.next();
         let queue = match wire {
@@ -55,8 +61,8 @@ impl Jobs {
         if wire.is_text() {
             pool.iter_mut().for_each(|byte| *byte = LETTERS[usize::from(*byte % 64)]);
         }
-        let parts = wire.submit_parts(&queue, PAYLOAD_BYTES);
-        Self { wire, prefix, queue, pool, parts, brings_ids: wire == Wire::Workq }
+        let parts = wire.submit_parts(&queue, payload_bytes);
+        Self { wire, prefix, queue, payload_bytes, pool, parts, brings_ids: wire == Wire::Workq }
     }
 
     /// From now on they come through a door that gives them ids of its own.
@@ -135,7 +141,7 @@ impl Jobs {
 
     /// The window of the pool that fills up the payload of job `number`.
     fn filling(&self, number: u64, number_bytes: usize) -> &[u8] {
-        let bytes = PAYLOAD_BYTES - number_bytes;
+        let bytes = self.payload_bytes - number_bytes;
         let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let from = spread as usize % (self.pool.len() - bytes);
         &self.pool[from..from + bytes]
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn ids_are_distinct_version_4_uuids() {
-        let jobs = Jobs::seeded(7, Wire::Workq);
+        let jobs = Jobs::seeded(7, Wire::Workq, PAYLOAD_BYTES);
         let ids: HashSet<_> = (0..10_000).map(|number| jobs.id(number)).collect();
         assert_eq!(ids.len(), 10_000);
         for id in ids {
@@ -174,12 +180,12 @@ mod tests {
             assert_eq!(&text[14..15], "4");
             assert_eq!(&text[19..20], "8");
         }
-        assert_ne!(jobs.id(1), Jobs::seeded(9, Wire::Workq).id(1));
+        assert_ne!(jobs.id(1), Jobs::seeded(9, Wire::Workq, PAYLOAD_BYTES).id(1));
     }
 
     #[test]
     fn payloads_are_distinct_and_recognised() {
-        let jobs = Jobs::seeded(7, Wire::Workq);
+        let jobs = Jobs::seeded(7, Wire::Workq, PAYLOAD_BYTES);
         let mut seen = HashSet::new();
         for number in 0..5_000 {
             let mut out = vec![];
@@ -193,7 +199,7 @@ mod tests {
 
     #[test]
     fn payloads_in_json_are_letters_and_distinct() {
-        let jobs = Jobs::seeded(7, Wire::Api);
+        let jobs = Jobs::seeded(7, Wire::Api, PAYLOAD_BYTES);
         let mut seen = HashSet::new();
         for number in 0..5_000 {
             let mut out = vec![];
@@ -209,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_changed_byte_is_not_recognised() {
-        let jobs = Jobs::seeded(7, Wire::Beanstalkd);
+        let jobs = Jobs::seeded(7, Wire::Beanstalkd, PAYLOAD_BYTES);
         let mut out = vec![];
         jobs.encode_submit(3, &mut out);
         assert!(out.starts_with(b"put 0 0 60 256\r\n"));

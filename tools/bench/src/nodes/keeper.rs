@@ -4,10 +4,17 @@
 use super::slow;
 use crate::suite::Bound;
 use anyhow::{Result, bail};
-use spindle_testkit::{NatsServers, PostgresServer, wait_until};
+use spindle_testkit::{NatsServers, NatsSetup, PostgresServer, wait_until};
 
 /// What the log is called on NATS.
 const STREAM: &str = "bench";
+
+/// How many servers of NATS keep each record.
+pub(super) const REPLICAS: usize = 3;
+
+/// What each server of NATS may keep. Streams go to those that have most of it left, and what servers find
+/// on the disk they share is not the same for all.
+const STORE: &str = "max_file_store: 20GB";
 
 /// Of 16 MiB each.
 const WAL_SEGMENTS: usize = 32;
@@ -45,7 +52,7 @@ impl Keeper {
     /// Starts its servers, which have nothing yet.
     pub(super) fn start(self) -> Keeping {
         match self {
-            Self::Nats => Keeping::Nats(NatsServers::three()),
+            Self::Nats => Keeping::nats(REPLICAS),
             Self::Postgres => {
                 let kept = format!("min_wal_size={}MB", WAL_SEGMENTS * 16);
                 let primary = PostgresServer::start(&["max_connections=100", &kept]);
@@ -75,27 +82,34 @@ fn use_wal(primary: &PostgresServer, standby: &PostgresServer) {
 }
 
 impl Keeping {
+    /// So many servers of NATS, of which each stream has some.
+    pub(super) fn nats(servers: usize) -> Self {
+        let setup = NatsSetup { servers, more_of_jetstream: STORE, ..NatsSetup::default() };
+        Self::Nats(NatsServers::start(setup))
+    }
+
     /// What `--log` takes.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Nats(servers) => {
                 let hosts = servers.addresses().join(",");
                 let monitoring = servers.monitoring().join(",");
-                format!("nats://{hosts}/{STREAM}?replicas=3&monitoring={monitoring}")
+                format!("nats://{hosts}/{STREAM}?replicas={REPLICAS}&monitoring={monitoring}")
             }
             Self::Postgres { primary, .. } => primary.url("spindle"),
         }
     }
 
-    /// Lets each of its servers have so much of a processor.
-    pub(super) fn slow_down(&self, share: f64) -> Result<()> {
+    /// Lets each of its servers write so many bytes a second.
+    pub(super) fn slow_down(&self, bytes_per_s: u64) -> Result<()> {
         let all = match self {
             Self::Nats(servers) => (0..servers.addresses().len())
                 .filter_map(|at| servers.process(at).map(|process| process.pid()))
                 .collect::<Vec<_>>(),
             Self::Postgres { .. } => bail!("only servers of NATS are slowed down"),
         };
-        all.into_iter().try_for_each(|process| slow::limit(process, share))
+        let folder = std::env::temp_dir();
+        all.into_iter().try_for_each(|process| slow::limit(process, &folder, bytes_per_s))
     }
 
     /// Kills the server that the others have elected to lead the stream. None if they elect nobody.

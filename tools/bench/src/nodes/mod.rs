@@ -28,7 +28,7 @@ use tempfile::TempDir;
 
 pub(crate) use keeper::Keeper;
 use keeper::Keeping;
-pub(crate) use shards::{RATE_MIN, SHARDS, SHARE, Spread};
+pub(crate) use shards::{DISK_BYTES_PER_S, PAYLOAD_BYTES, RATE_MIN, SHARDS, Spread};
 
 /// Producers of the life cycles, and as many workers.
 pub(crate) const CONNECTIONS: usize = 64;

@@ -1,7 +1,9 @@
-//! Queues on one log and on several, where the log is the limit: each of its servers has a small share of one
-//! processor, as if it were a small machine of its own.
+//! Queues on one log and on several, where the log is the limit: each of its servers writes to a slow disk, as if it
+//! were a machine of its own. There are as many servers for one log as for several. What is slow about the disk is
+//! how many bytes it takes, and not how long a commit does: records that come meanwhile share one.
 
-use super::{CLUSTER_PATH, Keeper, LOOK_PAUSE, NAMES, Node, PATIENCE, keeper::Keeping, status};
+use super::keeper::{Keeping, REPLICAS};
+use super::{CLUSTER_PATH, LOOK_PAUSE, NAMES, Node, PATIENCE, status};
 use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan, Target};
 use crate::suite::Bound;
@@ -14,14 +16,17 @@ use std::time::{Duration, Instant};
 
 /// Logs of the second contestant.
 pub(crate) const SHARDS: u8 = 4;
+/// So many that no server needs to keep two logs.
+const SERVERS: usize = SHARDS as usize * REPLICAS;
+pub(crate) const PAYLOAD_BYTES: usize = 64 << 10;
 /// Queues, on whichever shards their names are.
 const QUEUES: usize = 32;
 /// Producers of each queue, and as many workers.
-const CONNECTIONS_PER_QUEUE: usize = 8;
+const CONNECTIONS_PER_QUEUE: usize = 2;
 /// Leaders that have not changed for so long stay: a node takes over what it is first for after 10 s.
 const STEADY: Duration = Duration::from_secs(15);
-/// What each server of the log has of a processor.
-pub(crate) const SHARE: f64 = 0.25;
+/// What the disk of each server of the log takes.
+pub(crate) const DISK_BYTES_PER_S: u64 = 32_000_000;
 /// With as many shards as that, life cycles are so much faster than with one.
 pub(crate) const RATE_MIN: Bound = Bound::AtLeast(1.5);
 
@@ -41,23 +46,16 @@ struct Family {
 }
 
 impl Spread {
-    /// Starts servers, and nodes on so many logs there. Each server is slowed down to this share of a
-    /// processor, if there is one.
-    pub(crate) fn open(
-        program: &Path,
-        dir: &Path,
-        keeper: Keeper,
-        shards: u8,
-        share: Option<f64>,
-    ) -> Result<Self> {
-        let keeping = keeper.start();
+    /// Starts servers, and nodes on so many logs there. Each server may be given a slow disk.
+    pub(crate) fn open(program: &Path, dir: &Path, shards: u8, is_slow: bool) -> Result<Self> {
+        let keeping = Keeping::nats(SERVERS);
         let url = keeping.url();
         let count = shards.to_string();
         let more: &[&str] = if shards > 1 { &["--shards", &count] } else { &[] };
         let nodes = NAMES.iter().map(|name| Node::start(program, dir, &url, name, more));
         let nodes = nodes.collect::<Result<Vec<_>>>()?;
         let family = |_| Family {
-            jobs: Jobs::fresh(Wire::Workq),
+            jobs: Jobs::sized(Wire::Workq, PAYLOAD_BYTES),
             submitted: 0,
             checker: Checker::default(),
         };
@@ -65,7 +63,9 @@ impl Spread {
         let spread = Self { nodes, keeping, families };
         // Where there is one log, whoever leads it stays.
         spread.await_leaders(if shards > 1 { STEADY } else { Duration::ZERO })?;
-        share.map_or(Ok(()), |share| spread.keeping.slow_down(share))?;
+        if is_slow {
+            spread.keeping.slow_down(DISK_BYTES_PER_S)?;
+        }
         Ok(spread)
     }
 

@@ -1,30 +1,43 @@
-//! Less of a processor for a process, by the system's control groups; needs root.
+//! A slower disk for a process, by the system's control groups; needs root.
 
 use anyhow::{Context, Result, bail};
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How often what a process has used is counted anew. Short, so that nothing stands still for long.
-const PERIOD_US: u64 = 10_000;
+const FIRST: &str = "/sys/fs/cgroup/blkio";
+const SECOND: &str = "/sys/fs/cgroup";
 
-/// Lets a process have so much of one processor, until it ends.
-pub(super) fn limit(process: impl Display, share: f64) -> Result<()> {
-    let quota_us = (PERIOD_US as f64 * share) as u64;
-    let name = format!("spindle-bench-{process}");
-    let (first, second) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
-    let (group, limits) = if first.join("cgroup.procs").exists() {
-        let period = ("cpu.cfs_period_us", PERIOD_US.to_string());
-        (first.join(name), vec![period, ("cpu.cfs_quota_us", quota_us.to_string())])
+/// Lets a process write so many bytes a second to the disk that this folder is on, until it ends.
+pub(super) fn limit(process: impl Display, folder: &Path, bytes_per_s: u64) -> Result<()> {
+    let (disk, name) = (disk_of(folder)?, format!("spindle-bench-{process}"));
+    let (first, second) = (Path::new(FIRST), Path::new(SECOND));
+    let (group, file, text) = if first.join("cgroup.procs").exists() {
+        let text = format!("{disk} {bytes_per_s}");
+        (first.join(name), "blkio.throttle.write_bps_device", text)
     } else if second.join("cgroup.controllers").exists() {
-        (second.join(name), vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))])
+        (second.join(name), "io.max", format!("{disk} wbps={bytes_per_s}"))
     } else {
         bail!("there are no control groups to slow a process down with");
     };
     fs::create_dir_all(&group).with_context(|| format!("cannot make {}", group.display()))?;
-    for (file, text) in limits.into_iter().chain([("cgroup.procs", process.to_string())]) {
+    for (file, text) in [(file, text), ("cgroup.procs", process.to_string())] {
         let path = group.join(file);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
+}
+
+/// The numbers of the whole disk that a folder is on, as `254:0`.
+fn disk_of(folder: &Path) -> Result<String> {
+    let device = fs::metadata(folder).with_context(|| folder.display().to_string())?.dev();
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let block = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    // A partition's folder lies in that of its disk.
+    let numbers = if block.join("partition").exists() { "../dev" } else { "dev" };
+    let path = fs::canonicalize(&block)
+        .with_context(|| format!("{} is on no disk", folder.display()))?
+        .join(numbers);
+    Ok(fs::read_to_string(&path).with_context(|| path.display().to_string())?.trim().to_owned())
 }

@@ -13,7 +13,7 @@ use spindle_testkit::Place;
 use super::faults::{Member, Plan, Roles};
 use super::log_servers::LogServers;
 use super::network::{Network, Permitted};
-use super::node::{CLUSTER_PORT, Node};
+use super::node::{CLUSTER_PORT, Node, OfShard};
 use crate::torture::mode::LogKind;
 use crate::torture::server::Addresses;
 
@@ -29,6 +29,7 @@ pub struct Cluster {
     nodes: Vec<Node>,
     log: LogServers,
     url: String,
+    shards: u8,
     program: PathBuf,
     restarts: u64,
     /// Why there is no network to cut.
@@ -37,8 +38,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all, and waits until one node leads. What nodes write goes to folders in this one.
-    pub fn start(kind: LogKind, program: &Path, root: &Path) -> Result<Self> {
+    /// Starts all, and waits until each shard is led. What nodes write goes to folders in this one.
+    pub fn start(kind: LogKind, shards: u8, program: &Path, root: &Path) -> Result<Self> {
         let log_count = LogServers::count_of(kind);
         let names = ["node-0", "node-1", "node-2", "log-0", "log-1", "log-2"];
         let names = &names[..NODES.len() + log_count];
@@ -53,11 +54,12 @@ impl Cluster {
         let nodes = nodes.map(|(index, name)| Node::new(name, place(index), root));
         let nodes = nodes.collect::<Result<Vec<_>>>()?;
         let (url, program) = (log.url(), program.to_path_buf());
-        let mut cluster = Self { nodes, log, url, program, restarts: 0, network, no_network };
+        let mut cluster =
+            Self { nodes, log, url, shards, program, restarts: 0, network, no_network };
         for node in &mut cluster.nodes {
-            node.start(&cluster.program, &cluster.url)?;
+            node.start(&cluster.program, &cluster.url, shards)?;
         }
-        cluster.await_whole()?;
+        cluster.await_whole(0)?;
         Ok(cluster)
     }
 
@@ -76,14 +78,24 @@ impl Cluster {
         self.log.survive_the_loss_of_one()
     }
 
-    /// Waits until all run, one node leads and the others follow it; who leads, and who leads the log.
-    pub fn await_whole(&self) -> Result<Roles> {
+    /// How many shards there are.
+    pub fn shards(&self) -> u8 {
+        self.shards
+    }
+
+    /// Lets a queue begin to move to a shard. False if it is there, or has not come to rest since it moved last.
+    pub fn move_queue(&self, queue: &str, to: u8) -> Result<bool> {
+        self.nodes[0].move_queue(queue, to)
+    }
+
+    /// Waits until all run and agree on who leads each shard; who leads this one, and who leads its log.
+    pub fn await_whole(&self, shard: u8) -> Result<Roles> {
         let deadline = Instant::now() + WHOLE_WITHIN;
         loop {
             if let Some(node) = self.nodes.iter().find(|node| node.has_ended()) {
                 bail!("the node {} ended by itself\n{}", node.name, self.messages());
             }
-            let why_not = match self.roles() {
+            let why_not = match self.roles(shard) {
                 Ok(roles) => return Ok(roles),
                 Err(why) => why,
             };
@@ -95,20 +107,30 @@ impl Cluster {
         }
     }
 
-    fn roles(&self) -> Result<Roles> {
+    fn roles(&self, shard: u8) -> Result<Roles> {
         ensure!(self.log.are_ready(), "a server of the log is not ready");
         let said = self.nodes.iter().map(Node::says).collect::<Result<Vec<_>>>()?;
-        let leads = |(status, word): &(u16, String)| *status == 200 && word == "ok";
-        let leader = said.iter().position(leads);
-        let leader = leader.with_context(|| format!("no node leads: {said:?}"))?;
-        let follows = format!("follower of {}", self.nodes[leader].name);
-        let agree = said
-            .iter()
-            .enumerate()
-            .all(|(at, (status, word))| at == leader || (*status == 200 && *word == follows));
-        ensure!(agree, "the nodes do not agree on who leads: {said:?}");
+        ensure!(said.iter().all(|(status, _)| *status == 200), "not all are ready: {said:?}");
+        let said = self.nodes.iter().map(Node::says_of_shards).collect::<Result<Vec<_>>>()?;
+        let leaders: Vec<usize> = (0..usize::from(self.shards))
+            .map(|at| self.leader(&said, at))
+            .collect::<Result<_>>()?;
         let (nodes, log_servers) = (self.nodes.len(), self.log.count());
-        Ok(Roles { leader, nodes, log_leader: self.log.leader()?, log_servers })
+        let log_leader = self.log.leader(shard)?;
+        Ok(Roles { leader: leaders[usize::from(shard)], nodes, log_leader, log_servers })
+    }
+
+    /// Who leads a shard, by what all nodes say, itself among them.
+    fn leader(&self, said: &[Vec<OfShard>], shard: usize) -> Result<usize> {
+        let of_shard = said.iter().map(|all| all.get(shard).context("a shard is missing"));
+        let of_shard = of_shard.collect::<Result<Vec<_>>>()?;
+        let leads = |at: &usize| of_shard.iter().all(|it| it.leader == self.nodes[*at].name);
+        let leader = (0..of_shard.len()).find(leads);
+        let leader = leader.filter(|leader| {
+            let does = |at: usize| if at == *leader { "leader" } else { "follower" };
+            of_shard.iter().enumerate().all(|(at, it)| it.role == does(at))
+        });
+        leader.with_context(|| format!("the nodes do not agree on who leads: {said:?}"))
     }
 
     /// A fault begins, and is seen to have happened.
@@ -153,7 +175,7 @@ impl Cluster {
         }
         self.bring_log_back()?;
         for index in killed(|it| if let Member::Node(index) = it { Some(*index) } else { None }) {
-            self.nodes[index].start(&self.program, &self.url)?;
+            self.nodes[index].start(&self.program, &self.url, self.shards)?;
         }
         Ok(())
     }
@@ -217,9 +239,9 @@ impl Cluster {
             node.kill()?;
         }
         for node in &mut self.nodes {
-            node.start(&self.program, &self.url)?;
+            node.start(&self.program, &self.url, self.shards)?;
         }
-        self.await_whole().map(drop)
+        self.await_whole(0).map(drop)
     }
 
     /// Writes what servers of the log said beside what nodes said.

@@ -45,7 +45,7 @@ impl LogServers {
             LogKind::Pgsql => {
                 let primary = PostgresServer::start_at(
                     places[0].clone(),
-                    &["max_connections=100", "synchronous_commit=on"],
+                    &["max_connections=200", "synchronous_commit=on"],
                 );
                 let standby = primary.standby_at(places[1].clone(), STANDBY);
                 primary.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'"));
@@ -95,10 +95,11 @@ impl LogServers {
         matches!(self, Self::Nats(_))
     }
 
-    /// Who leads: the leader of the stream, or the primary.
-    pub fn leader(&self) -> Result<usize> {
+    /// Who leads the log of a shard: the leader of the stream, or the primary.
+    pub fn leader(&self, shard: u8) -> Result<usize> {
+        let stream = if shard == 0 { STREAM.to_owned() } else { format!("{STREAM}-{shard}") };
         match self {
-            Self::Nats(servers) => servers.leader_of(STREAM).context("nobody leads the stream"),
+            Self::Nats(servers) => servers.leader_of(&stream).context("nobody leads the stream"),
             Self::Pgsql(_) => Ok(0),
         }
     }

@@ -17,6 +17,16 @@ const GEARMAN_PORT: u16 = 4730;
 const HTTP_PORT: u16 = 7420;
 pub const CLUSTER_PORT: u16 = 9931;
 const QUOTED_BYTES: usize = 6_000;
+const CLUSTER_PATH: &str = "/api/v1/cluster";
+
+/// What a node says of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfShard {
+    /// Whom it hears to lead.
+    pub leader: String,
+    /// What it does itself.
+    pub role: String,
+}
 
 /// A node, which keeps its name, its folder and its addresses when it is killed.
 pub struct Node {
@@ -47,7 +57,7 @@ impl Node {
     }
 
     /// Starts it on this log; it is not waited for.
-    pub fn start(&mut self, program: &Path, log: &str) -> Result<()> {
+    pub fn start(&mut self, program: &Path, log: &str, shards: u8) -> Result<()> {
         ensure!(self.process.is_none(), "{} runs", self.name);
         let mut command = self.place.attached(&[], program);
         command.args(["serve", "--log", log, "--node", self.name, "--cluster-listen"]);
@@ -61,6 +71,9 @@ impl Node {
             if !address.ip().is_loopback() {
                 command.args(["--insecure", door]);
             }
+        }
+        if shards > 1 {
+            command.args(["--shards", &shards.to_string()]);
         }
         let messages = File::options().create(true).append(true).open(self.messages_path())?;
         self.process = Some(ServerProcess::start(command, &messages));
@@ -89,6 +102,36 @@ impl Node {
             other => other.to_string(),
         };
         Ok((answer.status, word))
+    }
+
+    /// What it says of each shard; of one that nobody leads that is an error.
+    pub fn says_of_shards(&self) -> Result<Vec<OfShard>> {
+        let answer = Http::connect(self.addresses.http)?.get(CLUSTER_PATH)?;
+        let shards = match answer.body["shards"].as_array() {
+            Some(shards) => &shards[..],
+            None => std::slice::from_ref(&answer.body),
+        };
+        let of_shard = |shard: &Value| {
+            let text = |field: &str| shard[field].as_str().map(str::to_owned);
+            let said = text("leader").zip(text("role"));
+            let (leader, role) = said.with_context(|| format!("nobody leads: {shard}"))?;
+            Ok(OfShard { leader, role })
+        };
+        shards.iter().map(of_shard).collect()
+    }
+
+    /// Lets a queue move to this shard. False if it is there, or has not come to rest since it moved last.
+    pub fn move_queue(&self, queue: &str, to: u8) -> Result<bool> {
+        const ACCEPTED: u16 = 202;
+        let mut http = Http::connect(self.addresses.http)?;
+        let cluster = http.get(CLUSTER_PATH)?.body;
+        let mut moved = cluster["moved"].as_array().into_iter().flatten();
+        if moved.any(|it| it["name"] == queue && !it["drains"].is_null()) {
+            return Ok(false);
+        }
+        let answer = http.post(&format!("/api/v1/queues/{queue}/move?to={to}"), &Value::Null)?;
+        ensure!(answer.status == ACCEPTED, "moving {queue} to shard {to}: {answer:?}");
+        Ok(!answer.body["drains"].is_null())
     }
 
     fn messages_path(&self) -> PathBuf {

@@ -66,6 +66,8 @@ pub struct Report {
     /// Answers while it was known who led: through that node, and through the others.
     pub through_leader: u64,
     pub through_followers: u64,
+    /// How often a queue began to move to another shard.
+    pub moves: u64,
 }
 
 impl Report {

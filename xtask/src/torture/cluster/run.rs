@@ -16,9 +16,9 @@ use super::faults::{self, Fault, Group};
 use super::report::{Pulse, Report};
 use crate::torture::client::Client;
 use crate::torture::cycles::{check, close, no_complaints, work_off};
-use crate::torture::doors::{self, Clients, Manner};
+use crate::torture::doors::{self, Clients, Manner, QUEUE, TRAVELLING, Tally};
 use crate::torture::job::Dice;
-use crate::torture::load::{Books, Load};
+use crate::torture::load::{Books, Load, QUEUES};
 use crate::torture::mode::{LogKind, Options};
 use crate::torture::server::Addresses;
 
@@ -63,13 +63,14 @@ fn said_by(panic: &(dyn Any + Send)) -> anyhow::Error {
 }
 
 fn of_log(kind: LogKind, options: &Options, folder: &Path) -> Result<String> {
-    let cluster = Cluster::start(kind, &options.program, folder)?;
+    let cluster = Cluster::start(kind, options.shards, &options.program, folder)?;
     let pulse = Pulse::new(cluster.addresses().len());
     let mut run = Run {
         options,
         cluster,
         books: Books::of_cluster(),
         doors: Mutex::new(doors::Books::of_cluster()),
+        travellers: Mutex::new(doors::Books::of_cluster_without_done_jobs()),
         pulse,
         report: Report::default(),
     };
@@ -85,6 +86,8 @@ struct Run<'a> {
     cluster: Cluster,
     books: Books,
     doors: Mutex<doors::Books>,
+    /// Of jobs in the queue that moves, if there are several shards.
+    travellers: Mutex<doors::Books>,
     pulse: Pulse,
     report: Report,
 }
@@ -98,7 +101,10 @@ impl Run<'_> {
         let possible = faults::possible(self.cluster.no_network().is_none());
         let faults = faults::deal(&possible, cycles, &mut dice);
         let ttr_ms = ttr(self.options).as_millis() as u64;
-        self.retried(0, |at| doors::keep_for_long(at, ttr_ms))?;
+        self.retried(0, |at| {
+            doors::keep_for_long(at, ttr_ms)?;
+            doors::keep_nothing(at, ttr_ms)
+        })?;
         let begun = Instant::now();
         for (cycle, fault) in faults.iter().enumerate() {
             let outcome = self.cycle(cycle, *fault, &mut dice);
@@ -115,13 +121,14 @@ impl Run<'_> {
         let expected =
             if cycles < faults::deck_len(&possible) { &faults[..] } else { &possible[..] };
         let happened = self.report.faults(expected)?;
-        let (tally, of_doors) = (self.books.open().tally(), self.doors().tally());
+        let moved = self.moved()?;
+        let (tally, of_doors) = (self.books.open().tally(), open(&self.doors).tally());
         let partitions = match self.cluster.no_network() {
             Some(reason) => format!("; no partitions: {reason}"),
             None => String::new(),
         };
         Ok(format!(
-            "torture cluster, log in {}: {cycles} cycles: {happened}{partitions}; faults that last: {:.1} s; \
+            "torture cluster, log in {}: {cycles} cycles: {happened}{partitions}{moved}; faults that last: {:.1} s; \
              acknowledged {} adds, {} leases, {} finishes, {} deletes, {} looks at jobs beside them; through all doors: {}; {} given out again that \
              nobody had finished; answers in calm: {} through the leader, {} through followers; {} servers of the log that did not catch \
              up were started anew; nothing lost, nothing \
@@ -142,13 +149,31 @@ impl Run<'_> {
         ))
     }
 
+    /// What there were of shards and moves, if there were any; an error if they are of no use.
+    fn moved(&self) -> Result<String> {
+        let (shards, moves) = (self.options.shards, self.report.moves);
+        if shards == 1 {
+            return Ok(String::new());
+        }
+        let Tally { submits, finishes, again, .. } = open(&self.travellers).tally();
+        let submits: u64 = submits.iter().sum();
+        ensure!(
+            moves > 0 && submits > 0 && finishes > 0,
+            "{moves} moves, {submits} submits and {finishes} finishes: the test proves nothing of moves"
+        );
+        Ok(format!(
+            "; {shards} shards, {moves} moves of queues; in the one that went on moving acknowledged {submits} \
+             submits, {finishes} finishes, and {again} given out again that nobody had finished"
+        ))
+    }
+
     /// A fault under load, and a look at every job.
     fn cycle(&mut self, cycle: usize, fault: Fault, dice: &mut Dice) -> Result<()> {
         let nodes = self.cluster.addresses();
         let workq = nodes.iter().map(|at| at.workq).collect();
         let load = Load::through(&self.books, workq, PACE);
-        let manner = manner(self.options, &self.pulse);
-        let scene = Scene {
+        let manner = |queue| manner(self.options, &self.pulse, queue);
+        let mut scene = Scene {
             cluster: &mut self.cluster,
             pulse: &self.pulse,
             report: &mut self.report,
@@ -156,8 +181,15 @@ impl Run<'_> {
             lasts: fault_time(self.options),
         };
         let (outcome, surprises) = load.during(dice.next(), || {
-            let play = || scene.play(fault, dice);
-            doors::through_nodes(&self.doors, &nodes, manner, Clients::All, play)
+            let all = Clients::All;
+            let mut play = || scene.play(fault, dice);
+            let travel = || {
+                if self.options.shards == 1 {
+                    return play();
+                }
+                doors::through_nodes(&self.travellers, &nodes, manner(TRAVELLING), all, play)
+            };
+            doors::through_nodes(&self.doors, &nodes, manner(QUEUE), all, travel)
         });
         outcome?;
         surprises?;
@@ -170,7 +202,8 @@ impl Run<'_> {
         self.retried(first, |at| {
             check(&self.books, &mut Client::connect(at.workq)?)?;
             no_complaints(self.books.open().complaints())?;
-            doors::check(&self.doors, at, is_last)
+            doors::check(&self.doors, at, is_last)?;
+            doors::check(&self.travellers, at, is_last)
         })
     }
 
@@ -186,7 +219,7 @@ impl Run<'_> {
                 return Err(why);
             }
             eprintln!("a connection ended while jobs were looked at: {why:#}");
-            self.cluster.await_whole()?;
+            self.cluster.await_whole(0)?;
         }
     }
 
@@ -194,14 +227,15 @@ impl Run<'_> {
     fn finish(&mut self) -> Result<()> {
         let deadline = Instant::now() + 2 * ttr(self.options) + SERVED_WITHIN;
         let nodes = self.cluster.addresses();
-        while self.doors().unfinished() > 0 {
-            ensure!(Instant::now() < deadline, "{} jobs are not done", self.doors().unfinished());
+        let books = [(&self.doors, QUEUE), (&self.travellers, TRAVELLING)];
+        while let Some((books, queue)) = books.iter().find(|(it, _)| open(it).unfinished() > 0) {
+            ensure!(Instant::now() < deadline, "{} jobs are not done", open(books).unfinished());
             let work = || {
                 thread::sleep(WORKED_FOR);
                 Ok(())
             };
-            let manner = manner(self.options, &self.pulse);
-            doors::through_nodes(&self.doors, &nodes, manner, Clients::Workers, work)?;
+            let manner = manner(self.options, &self.pulse, queue);
+            doors::through_nodes(books, &nodes, manner, Clients::Workers, work)?;
             self.look_at_all(0, false)?;
         }
         self.retried(0, |at| work_off(&self.books, &mut Client::connect(at.workq)?))?;
@@ -210,10 +244,10 @@ impl Run<'_> {
         self.cluster.restart_all_nodes()?;
         self.look_at_all(0, true)
     }
+}
 
-    fn doors(&self) -> MutexGuard<'_, doors::Books> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn open(books: &Mutex<doors::Books>) -> MutexGuard<'_, doors::Books> {
+    books.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A cycle, as its clients' work goes on.
@@ -228,8 +262,11 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn play(self, fault: Fault, dice: &mut Dice) -> Result<()> {
-        let roles = self.cluster.await_whole()?;
+    /// One shard's leader, or its log's, is hit, while queues move.
+    fn play(&mut self, fault: Fault, dice: &mut Dice) -> Result<()> {
+        let shards = self.cluster.shards();
+        let shard = dice.below(shards.into()) as u8;
+        let roles = self.cluster.await_whole(shard)?;
         let before = self.pulse.answers();
         thread::sleep(self.calm);
         self.await_answers()?;
@@ -245,7 +282,10 @@ impl Scene<'_> {
             *count += answers;
         }
 
-        let roles = self.cluster.await_whole()?;
+        let roles = self.cluster.await_whole(shard)?;
+        if shards > 1 {
+            self.move_queues(dice)?;
+        }
         let plan = roles.plan(fault, dice);
         // As the nodes write times, so that their messages can be read beside it.
         eprintln!("{}: {}, {plan:?}", jiff::Timestamp::now(), fault.name());
@@ -259,10 +299,20 @@ impl Scene<'_> {
             Group::Stops | Group::Partitions => thread::sleep(self.lasts),
         }
         self.cluster.heal(&plan)?;
-        self.cluster.await_whole()?;
+        self.cluster.await_whole(shard)?;
         self.await_answers()?;
         self.report.add(fault, self.pulse.longest());
         thread::sleep(self.calm);
+        Ok(())
+    }
+
+    /// Queues begin to move. Those that keep their done jobs do it once in a run: they never come to rest.
+    fn move_queues(&mut self, dice: &mut Dice) -> Result<()> {
+        let shards = u64::from(self.cluster.shards());
+        for queue in QUEUES.split(' ').chain([QUEUE, TRAVELLING]) {
+            let begins = self.cluster.move_queue(queue, dice.below(shards) as u8)?;
+            self.report.moves += u64::from(begins);
+        }
         Ok(())
     }
 
@@ -299,9 +349,9 @@ fn ttr(options: &Options) -> Duration {
     (fault_time(options) * TTR_FAULTS).max(TTR_AT_LEAST)
 }
 
-fn manner<'a>(options: &Options, pulse: &'a Pulse) -> Manner<'a> {
+fn manner<'a>(options: &Options, pulse: &'a Pulse, queue: &'static str) -> Manner<'a> {
     let ttr_ms = ttr(options).as_millis() as u64;
-    Manner { until_it_ends: false, ttr_ms, pace: PACE, pulse: Some(pulse) }
+    Manner { queue, until_it_ends: false, ttr_ms, pace: PACE, pulse: Some(pulse) }
 }
 
 /// A quarter of the longest calm at least.

@@ -97,6 +97,8 @@ pub struct Books {
     order: u64,
     /// A request that was not answered may still happen after the job was looked at.
     doubts_last: bool,
+    /// The queue keeps no job that is done.
+    done_jobs_go: bool,
 }
 
 /// So many jobs wait for workers at most, or the checks become endless.
@@ -108,6 +110,11 @@ impl Books {
     /// Those of a cluster, through which requests may be on their way for longer than anybody waits.
     pub fn of_cluster() -> Self {
         Self { doubts_last: true, ..Self::default() }
+    }
+
+    /// The same of a queue that keeps no job that is done.
+    pub fn of_cluster_without_done_jobs() -> Self {
+        Self { done_jobs_go: true, ..Self::of_cluster() }
     }
 
     fn tick(&mut self) -> u64 {
@@ -234,6 +241,10 @@ impl Books {
     pub fn observed(&mut self, job: u64, status: Option<&str>) {
         let (now, doubts_last) = (self.tick(), self.doubts_last);
         let Some(account) = self.accounts.get_mut(&job) else { return };
+        let status = match status {
+            None if self.done_jobs_go && account.finish > Finish::No => Some("done"),
+            status => status,
+        };
         let text = match (status, account.finish) {
             (None, _) => "was acknowledged and is not there",
             (Some("done"), Finish::No) => "is done, and nobody finished it",
@@ -314,6 +325,22 @@ mod tests {
         assert_eq!(books.complaints(), [""; 0]);
         books.observed(job, None);
         assert_eq!(books.complaints(), ["job 1 (Gearman) was acknowledged and is not there"]);
+    }
+
+    #[test]
+    fn where_done_jobs_go_one_that_is_gone_was_finished() {
+        let mut books = Books::of_cluster_without_done_jobs();
+        let mut submit = || {
+            let job = books.submit_sent(Door::Api, None);
+            books.submit_answered(job, job.to_string());
+            job
+        };
+        let (finished, waiting) = (submit(), submit());
+        books.finish_sent(finished);
+        books.observed(finished, None);
+        assert_eq!((books.complaints().len(), books.unfinished()), (0, 1));
+        books.observed(waiting, None);
+        assert_eq!(books.complaints(), ["job 2 (API) was acknowledged and is not there"]);
     }
 
     #[test]

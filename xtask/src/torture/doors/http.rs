@@ -10,6 +10,8 @@ use crate::torture::client::{connect, odd};
 /// Longer bodies and heads are no answer of this server.
 const BODY_BYTES_MAX: u64 = 8 << 20;
 const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// What a node says in place of a shard that is gone: what was asked is as much in doubt as when a connection ends.
+const SHARD_IS_GONE: [&str; 2] = ["shard_unavailable", "shard_broke_off"];
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +88,9 @@ impl Http {
         let mut body = vec![0; len as usize];
         self.hear.read_exact(&mut body)?;
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
+        if SHARD_IS_GONE.iter().any(|code| body["code"] == *code) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, body.to_string()));
+        }
         Ok(Answer { status, body })
     }
 }
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_answers_on_one_connection_are_told_apart_and_half_a_one_is_none() {
+    fn answers_on_one_connection_are_told_apart_and_half_a_one_is_none() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -107,6 +112,11 @@ mod tests {
                 .write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 8\r\nx: y\r\n\r\n{\"id\":1}")
                 .unwrap();
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            stream
+                .write_all(
+                    b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 26\r\n\r\n{\"code\":\"shard_broke_off\"}",
+                )
+                .unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{\"i").unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             let _ = stream.read_to_end(&mut Vec::new());
@@ -115,6 +125,7 @@ mod tests {
         let created = Answer { status: 201, body: serde_json::json!({"id": 1}) };
         assert_eq!(http.post("/a", &Value::Null).unwrap(), created);
         assert_eq!(http.get("/b").unwrap(), Answer { status: 204, body: Value::Null });
-        assert_eq!(http.get("/c").unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(http.get("/c").unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(http.get("/d").unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

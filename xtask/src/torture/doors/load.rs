@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::books::{Books, Door};
 use super::gearman::Gearman;
 use super::http::{self, Http};
-use super::{LIGHTJQ_QUEUE, QUEUE, TTL_MS, lock};
+use super::{LIGHTJQ_QUEUE, TRAVELLING, TTL_MS, lock};
 use crate::torture::client::{Answer, Client};
 use crate::torture::cluster::Pulse;
 use crate::torture::ending::Ending;
@@ -52,6 +52,8 @@ type PlayedBy<'a> = fn(&Load<'a>, Addresses) -> io::Result<()>;
 /// What is special about a load.
 #[derive(Clone, Copy)]
 pub struct Manner<'a> {
+    /// Where the jobs of those doors go whose clients name a queue.
+    pub queue: &'static str,
     /// The clients go on until their connections break.
     pub until_it_ends: bool,
     /// How long a lease lasts.
@@ -87,16 +89,18 @@ impl<'a> Load<'a> {
         Load { books, servers, manner, ending, connected, has_ended: AtomicBool::new(false) }
     }
 
-    /// Starts the clients of all doors.
+    /// Starts the clients of all doors that this queue's jobs come and go through.
     pub fn start<'s, 'e>(&'s self, scope: &'s Scope<'s, 'e>) {
         let submitters: [PlayedBy<'_>; SUBMITTERS] = [
-            Load::submit_to_workq,
             Load::submit_to_gearman,
             Load::submit_to_api,
+            Load::submit_to_workq,
             Load::submit_to_lightjq,
             Load::advance_jobq,
         ];
-        submitters.into_iter().enumerate().for_each(|(first, client)| {
+        // The first two are those whose done jobs are kept for as long as the queue says.
+        let count = if self.manner.queue == TRAVELLING { 2 } else { SUBMITTERS };
+        submitters.into_iter().take(count).enumerate().for_each(|(first, client)| {
             scope.spawn(move || self.client(client, first));
         });
         self.start_workers(scope);
@@ -110,7 +114,9 @@ impl<'a> Load<'a> {
             Load::work_for_api,
             Load::work_for_lightjq,
         ];
-        workers.into_iter().enumerate().for_each(|(first, client)| {
+        // LightJQ's has a queue of its own, which stays.
+        let count = if self.manner.queue == TRAVELLING { WORKERS - 1 } else { WORKERS };
+        workers.into_iter().take(count).enumerate().for_each(|(first, client)| {
             scope.spawn(move || self.client(client, first));
         });
     }
@@ -196,7 +202,7 @@ impl<'a> Load<'a> {
         let mut client = Client::connect(at.workq)?;
         self.submit(at, Door::Workq, |job| {
             let uuid = Job(UUIDS + job).to_string();
-            let head = format!("add {uuid} {QUEUE} {} {TTL_MS}", self.manner.ttr_ms);
+            let head = format!("add {uuid} {} {} {TTL_MS}", self.manner.queue, self.manner.ttr_ms);
             match client.send(&head, payload(job).to_string().as_bytes(), "")? {
                 Answer::Done => Ok(Some(uuid)),
                 answer if answer.has_no_room() => Ok(None),
@@ -208,14 +214,14 @@ impl<'a> Load<'a> {
     fn submit_to_gearman(&self, at: Addresses) -> io::Result<()> {
         let mut client = Gearman::connect(at.gearman)?;
         self.submit(at, Door::Gearman, |job| {
-            client.submit(QUEUE, payload(job).to_string().as_bytes())
+            client.submit(self.manner.queue, payload(job).to_string().as_bytes())
         })
     }
 
     fn submit_to_api(&self, at: Addresses) -> io::Result<()> {
         let mut http = Http::connect(at.http)?;
         self.submit(at, Door::Api, |job| {
-            let body = json!({ "queue": QUEUE, "payload": payload(job) });
+            let body = json!({ "queue": self.manner.queue, "payload": payload(job) });
             let answer = with_room(http.post("/api/v1/jobs", &body)?, 201)?;
             Ok(answer.map(|job| job["id"].to_string()))
         })
@@ -300,7 +306,7 @@ impl<'a> Load<'a> {
             at,
             Client::connect(at.workq)?,
             |client| {
-                let Some(delivery) = client.lease(QUEUE, 20)? else { return Ok(None) };
+                let Some(delivery) = client.lease(self.manner.queue, 20)? else { return Ok(None) };
                 Ok(Some((job_of_bytes(&delivery.payload)?, delivery.id)))
             },
             |client, id| match client.send(&format!("complete {id}"), b"done", "")? {
@@ -314,7 +320,7 @@ impl<'a> Load<'a> {
 
     fn work_for_gearman(&self, at: Addresses) -> io::Result<()> {
         let mut worker = Gearman::connect(at.gearman)?;
-        worker.can_do(QUEUE)?;
+        worker.can_do(self.manner.queue)?;
         self.work(
             at,
             worker,
@@ -332,7 +338,8 @@ impl<'a> Load<'a> {
             at,
             Http::connect(at.http)?,
             |http| {
-                let answer = http.post("/api/v1/lease", &json!({ "queues": [QUEUE] }))?;
+                let answer =
+                    http.post("/api/v1/lease", &json!({ "queues": [self.manner.queue] }))?;
                 if answer.status == 204 {
                     return Ok(None);
                 }
@@ -367,6 +374,7 @@ impl<'a> Load<'a> {
             http,
             |http| {
                 let answer = http.ask("GET", "/worker/job?timeout=0", &header, None)?;
+                let answer = self.to_known_worker(answer)?;
                 if answer.status == 204 {
                     return Ok(None);
                 }
@@ -379,12 +387,22 @@ impl<'a> Load<'a> {
                     "finished_at": "2026-01-01T00:00:00Z",
                 });
                 let answer = http.ask("POST", "/done", &header, Some(&done))?;
+                let answer = self.to_known_worker(answer)?;
                 if answer.status == CONFLICT && self.leases_run_out() {
                     return Ok(false);
                 }
                 with_room(answer, 204).map(|answer| answer.is_some())
             },
         )
+    }
+
+    /// Who leads anew knows no worker of LightJQ: each registers again, on another connection.
+    fn to_known_worker(&self, answer: http::Answer) -> io::Result<http::Answer> {
+        let is_unknown = answer.body["code"] == "worker_not_found";
+        if is_unknown && self.manner.pulse.is_some() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "an unknown worker"));
+        }
+        Ok(answer)
     }
 }
 

@@ -26,7 +26,10 @@ pub(super) use load::Manner;
 use load::{Load, answered};
 
 /// Worked on through Workq, Gearman and the API.
-const QUEUE: &str = "torture";
+pub(super) const QUEUE: &str = "torture";
+/// Worked on in the same way while it moves from shard to shard. It keeps no job that is done, or it would never
+/// leave a shard.
+pub(super) const TRAVELLING: &str = "torture-travels";
 /// LightJQ's: its workers get MessagePack or JSON, not other doors' bytes.
 const LIGHTJQ_QUEUE: &str = "torture-lightjq";
 /// Longer than any run, by its wildest clock.
@@ -80,7 +83,13 @@ impl Torture<'_> {
             End::Lost(end) => (end, true),
             End::Asked(end) => (end, false),
         };
-        let manner = Manner { until_it_ends, ttr_ms: TTR_MS, pace: Duration::ZERO, pulse: None };
+        let manner = Manner {
+            queue: QUEUE,
+            until_it_ends,
+            ttr_ms: TTR_MS,
+            pace: Duration::ZERO,
+            pulse: None,
+        };
         let load = Load::new(books, vec![server.addresses()], manner);
         let ended = thread::scope(|scope| {
             load.start(scope);
@@ -167,9 +176,20 @@ pub(super) fn keep_for_long(at: Addresses, ttr_ms: u64) -> Result<()> {
     let mut http = Http::connect(at.http)?;
     let settings = json!({ "keep_ms": TTL_MS, "ttr_default_ms": ttr_ms });
     for queue in [QUEUE, LIGHTJQ_QUEUE] {
-        let path = format!("/api/v1/queues/{queue}/settings");
-        answered(http.ask("PUT", &path, "", Some(&settings))?, 200)?;
+        set(&mut http, queue, &settings)?;
     }
+    Ok(())
+}
+
+/// Done jobs of the queue that travels go at once.
+pub(super) fn keep_nothing(at: Addresses, ttr_ms: u64) -> Result<()> {
+    let settings = json!({ "keep_ms": 0, "ttr_default_ms": ttr_ms });
+    set(&mut Http::connect(at.http)?, TRAVELLING, &settings)
+}
+
+fn set(http: &mut Http, queue: &str, settings: &Value) -> Result<()> {
+    let path = format!("/api/v1/queues/{queue}/settings");
+    answered(http.ask("PUT", &path, "", Some(settings))?, 200)?;
     Ok(())
 }
 

@@ -101,3 +101,22 @@ fn a_worker_that_sleeps_sleeps_at_the_other_shard_too_when_its_queue_moves() {
     client.hear(1, &bytes_of(&Response::Noop));
     assert_eq!(client.got(), bytes_of(&Response::Noop));
 }
+
+#[test]
+fn of_a_move_that_a_node_has_not_heard_of_its_clients_hear_nothing_and_are_let_go() {
+    // Sent at once, and in turn to all shards that the node knows of.
+    for drains in [false, true] {
+        let mut client = Client::new();
+        if drains {
+            move_queue(&client, true);
+        }
+        client.send(&background(0));
+        client.sent();
+        client.hear(0, &elsewhere());
+        if drains {
+            client.sent();
+            client.hear(1, &elsewhere());
+        }
+        assert_eq!((client.got(), client.flow), (Vec::new(), Flow::Close));
+    }
+}

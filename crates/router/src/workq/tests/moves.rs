@@ -97,3 +97,20 @@ fn a_worker_that_waits_is_to_ask_again_when_its_queue_moves() {
         assert!(scene.sent(shard).contains("pass"), "{shard}");
     }
 }
+
+#[test]
+fn of_a_move_that_a_node_has_not_heard_of_its_clients_hear_nothing_and_are_let_go() {
+    // Sent at once, and in turn to all shards that the node knows of.
+    for drains in [None, Some(true)] {
+        let mut scene = Scene::new();
+        drains.into_iter().for_each(|drains| move_queue(&scene, drains));
+        scene.send(&(add(1, 0) + &add(2, 0)));
+        scene.sent(0);
+        scene.reply(0, ELSEWHERE);
+        if drains.is_some() {
+            scene.reply(1, "-CLIENT-ERROR the queue is on shard 2\r\n");
+        }
+        assert_eq!(scene.send(""), Flow::Close);
+        assert_eq!(scene.heard(), "");
+    }
+}

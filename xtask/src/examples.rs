@@ -1,0 +1,78 @@
+//! Which packages have examples in the documentation of their code, which Cargo builds and runs.
+//!
+//! Cargo looks for them in all packages, which for this workspace takes minutes. Few have any.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// The words behind the mark of a block of code that is Rust; without any it is, too.
+const OF_RUST: [&str; 5] = ["rust", "no_run", "should_panic", "compile_fail", "ignore"];
+
+/// The packages of the workspace whose libraries have examples, by what `cargo metadata` says.
+pub fn packages(metadata: &Value) -> Result<Vec<&str>> {
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().context("Cargo names no packages")? {
+        let is_of_another = !package["source"].is_null();
+        let of_library = |target: &&Value| target["doctest"] == true && !is_of_another;
+        let mut targets = package["targets"].as_array().into_iter().flatten();
+        let Some(library) = targets.find(of_library) else { continue };
+        let source = library["src_path"].as_str().and_then(|path| Path::new(path).parent());
+        if has_examples(source.context("a library is somewhere")?)? {
+            found.push(package["name"].as_str().context("packages have names")?);
+        }
+    }
+    ensure!(!found.is_empty(), "no package has examples: what looks for them is wrong");
+    Ok(found)
+}
+
+/// Whether there is an example in one of the files of this folder.
+fn has_examples(folder: &Path) -> Result<bool> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    for path in paths {
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path.is_dir() && has_examples(&path)?
+            || is_source && is_example_in(&fs::read_to_string(&path)?)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the comments of some code have a block of Rust.
+fn is_example_in(code: &str) -> bool {
+    let comments = code.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
+    });
+    let marks = comments.filter_map(|comment| comment.trim().strip_prefix("```"));
+    // Every second one ends a block.
+    marks.step_by(2).any(|words| words.split(',').all(|word| is_of_rust(word.trim())))
+}
+
+fn is_of_rust(word: &str) -> bool {
+    word.is_empty() || OF_RUST.contains(&word) || word.starts_with("edition")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_rust_are_examples_and_others_are_none() {
+        let block = |words: &str| format!("//! Text.\n//!\n//! ```{words}\n//! code\n//! ```\n");
+        for words in ["", "rust", "no_run", "should_panic,edition2024"] {
+            assert!(is_example_in(&block(words)), "{words}");
+            let behind_another = block("text") + &block(words).replace("//!", "    ///");
+            assert!(is_example_in(&behind_another), "{words}");
+        }
+        for words in ["text", "sh", "toml"] {
+            assert!(!is_example_in(&block(words)), "{words}");
+        }
+        assert!(!is_example_in("let text = \"```\";\n// ```\n"));
+    }
+}
