@@ -210,6 +210,8 @@ fn little_of_what_is_sent_ahead_is_read_before_the_answer_has_left() {
     for _ in 0..20 {
         assert!(now().ends_with("now"));
     }
+    // What is not acknowledged yet counts at both ends.
+    wait_until("acknowledgements", || unread() <= ahead.len());
     let read = ahead.len() - unread();
     assert!(read <= 64 * 1024, "{read} of {} bytes", ahead.len());
     gate.notify_one();
