@@ -25,6 +25,9 @@ const MONITORING_PORT: u16 = 8222;
 /// No stream can have more servers.
 const REPLICAS_MAX: usize = 5;
 
+/// Who has no answer of JetStream by then has none to come.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
 /// After which a new cluster that places no streams is given up for another one.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -280,10 +283,10 @@ pub fn nats_program() -> PathBuf {
     })
 }
 
-/// What JetStream answers a client that needs no login.
+/// What JetStream answers a client that needs no login. While servers elect a leader nobody may answer at all.
 fn ask(address: &str, subject: &str, question: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
     let bytes = question.len();
     write!(
         stream,
