@@ -171,7 +171,7 @@ fn build(of: Build) -> Result<PathBuf> {
     let out = folder.join("spindle.deb");
     fs::create_dir_all(&folder)?;
     // It is called as Cargo calls it. `--fast` packs less tightly.
-    let words = ["deb", "--package", "spindle", "--no-build", "--no-strip", "--fast", "--locked"];
+    let words = ["deb", "--package", "spindle", "--no-build", "--strip", "--fast", "--locked"];
     let out_text = out.to_string_lossy();
     call(builder, &[&words[..], &of.arguments(), &["--output", &out_text]].concat())?;
     let fields = printed(Command::new("dpkg-deb").arg("--field").arg(&out))?;

@@ -1,8 +1,7 @@
 //! The project's chores, as `cargo xtask ...`.
 //!
-//! `test` is everything that has to pass. It shares one target folder and two profiles: tests are built for
-//! debugging, the programs that its other steps start are optimized (`tested` in `Cargo.toml`), as release
-//! builds are in the chores that are called by themselves.
+//! `test` is everything that has to pass. All of it is built once, for debugging: the tests, and the programs that
+//! its other steps start. The chores that are called by themselves start release builds.
 
 mod api_properties;
 mod clients;
@@ -34,8 +33,6 @@ use steps::Steps;
 use torture::{LogKind, Mode, Options};
 use workspace::{Build, call, cargo, cargo_path, root};
 
-/// The server, what is preloaded into it, the simulator, the load generator.
-const PROGRAMS: [&str; 4] = ["spindle", "spindle-powercut", "spindle-sim", "spindle-bench"];
 const SMOKE_CYCLES: u64 = 5;
 const SMOKE_SECONDS: f64 = 0.8;
 /// For a cluster, whose faults last several times as long.
@@ -89,7 +86,7 @@ enum Chore {
         language: Language,
         /// With the program that `test` has built
         #[arg(long, hide = true)]
-        tested: bool,
+        built: bool,
     },
     /// Test the HTTP doors with requests made from their own OpenAPI documents
     ApiProperties {
@@ -98,7 +95,7 @@ enum Chore {
         seed: u64,
         /// With the program that `test` has built
         #[arg(long, hide = true)]
-        tested: bool,
+        built: bool,
     },
     /// Run the fuzz targets one after the other; needs a nightly compiler
     Fuzz {
@@ -175,10 +172,10 @@ fn run(chore: Chore) -> Result<()> {
             Build::Release.make(&["spindle"])?;
             debian::check(Build::Release)
         }
-        Chore::ClientLibrary { language, tested } => language.test(&server(tested)?),
-        Chore::ApiProperties { seed, tested } => {
+        Chore::ClientLibrary { language, built } => language.test(&server(built)?),
+        Chore::ApiProperties { seed, built } => {
             clients::install_schemathesis()?;
-            api_properties(seed, &server(tested)?)
+            api_properties(seed, &server(built)?)
         }
         Chore::Fuzz { target, seconds } => {
             fuzz::install()?;
@@ -198,16 +195,16 @@ fn test(long: bool) -> Result<()> {
     steps.run("NATS server", nats::install_missing);
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);
-    let built = steps.run("programs", || Build::Tested.make(&PROGRAMS));
     let mut programs = Vec::new();
-    steps.run("tests are built", || {
+    // Cargo builds a package's programs with its tests, and this library is none.
+    let built = steps.run("tests and programs are built", || {
         programs = side_by_side::test_programs()?;
-        Ok(())
+        Build::Debug.make(&["spindle-powercut"])
     });
     if built {
         match debian::impossible_here() {
             Some(reason) => steps.skip("Debian package", reason),
-            None => drop(steps.run("Debian package", || debian::check(Build::Tested))),
+            None => drop(steps.run("Debian package", || debian::check(Build::Debug))),
         }
     }
     run_tests(&mut steps, programs, built);
@@ -220,7 +217,7 @@ fn test(long: bool) -> Result<()> {
                 continue;
             }
             steps.run(name, || {
-                let (program, library) = (Build::Tested.path("spindle")?, library(Build::Tested)?);
+                let (program, library) = (Build::Debug.path("spindle")?, library(Build::Debug)?);
                 let seconds = match mode {
                     Mode::Cluster => SMOKE_SECONDS_OF_CLUSTER,
                     _ => SMOKE_SECONDS,
@@ -285,16 +282,16 @@ fn with_programs() -> Result<Vec<Program>> {
     };
     for language in Language::value_variants() {
         let known = language.to_possible_value().context("it has a name")?;
-        let arguments = ["client-library", known.get_name(), "--tested"];
+        let arguments = ["client-library", known.get_name(), "--built"];
         add(language.step(), workspace::itself()?, &arguments);
     }
-    add("API properties", workspace::itself()?, &["api-properties", "--tested"]);
+    add("API properties", workspace::itself()?, &["api-properties", "--built"]);
     let metadata = dependencies::metadata()?;
     let with_examples = examples::packages(&metadata)?;
     let of_packages = with_examples.iter().flat_map(|name| ["--package", *name]);
     let examples: Vec<&str> = ["test", "--doc"].into_iter().chain(of_packages).collect();
     add("examples in the documentation of code", cargo_path(), &examples);
-    let simulator = Build::Tested.path("spindle-sim")?;
+    let simulator = Build::Debug.path("spindle-sim")?;
     add("simulation", simulator.clone(), &["--seeds", SMOKE_SEEDS]);
     let in_flight = ["--profile", "in-flight", "--seeds", SMOKE_SEEDS_IN_FLIGHT];
     add("simulation in flight", simulator.clone(), &in_flight);
@@ -303,9 +300,9 @@ fn with_programs() -> Result<Vec<Program>> {
 }
 
 /// The server to test with: one that is there already, or a release build.
-fn server(tested: bool) -> Result<PathBuf> {
-    if tested {
-        return Build::Tested.path("spindle");
+fn server(built: bool) -> Result<PathBuf> {
+    if built {
+        return Build::Debug.path("spindle");
     }
     Build::Release.make(&["spindle"])?;
     Build::Release.path("spindle")
@@ -323,7 +320,7 @@ fn measures_workers(args: &[String]) -> bool {
 /// Each suite runs with a few jobs, against the real peers; nothing is judged.
 fn benchmark_suites() -> Result<()> {
     let target = root().join("target");
-    let program = Build::Tested.path("spindle-bench")?;
+    let program = Build::Debug.path("spindle-bench")?;
     call(program, &["suite", "--quick", "--dir", &target.to_string_lossy()])
 }
 

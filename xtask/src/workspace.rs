@@ -28,21 +28,29 @@ pub fn itself() -> Result<PathBuf> {
 pub enum Build {
     /// As they are shipped, and measured.
     Release,
-    /// For tests: nearly as fast, in half the time.
-    Tested,
+    /// As tests have them: built for debugging, with what all other tests are built of.
+    Debug,
 }
 
 impl Build {
     fn profile(self) -> &'static str {
         match self {
             Build::Release => "release",
-            Build::Tested => "tested",
+            Build::Debug => "dev",
+        }
+    }
+
+    /// Where Cargo puts what it builds so.
+    fn folder(self) -> &'static str {
+        match self {
+            Build::Release => "release",
+            Build::Debug => "debug",
         }
     }
 
     /// A program or library of ours by its file name.
     pub fn path(self, file: &str) -> Result<PathBuf> {
-        Ok(target()?.join(self.profile()).join(file))
+        Ok(target()?.join(self.folder()).join(file))
     }
 
     /// Builds the programs of these packages.
