@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use crate::PATIENCE;
 use crate::attached::{Place, ServerProcess, remove_at_the_end};
-use crate::{PATIENCE, wait_until};
 
 /// Where `cargo xtask test` has put the server, in the target folder.
 const PROGRAM: &str = "tools/nats/usr/sbin/nats-server";
@@ -25,8 +25,11 @@ const MONITORING_PORT: u16 = 8222;
 /// No stream can have more servers.
 const REPLICAS_MAX: usize = 5;
 
-/// Who has no answer of JetStream by then has none to come.
+/// Who has no answer of a server by then has none to come.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// After which new servers that are not ready are given up for others.
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// After which a new cluster that places no streams is given up for another one.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
@@ -85,16 +88,19 @@ impl NatsServers {
     /// Starts servers, and waits until they are ready.
     #[track_caller]
     pub fn start(setup: NatsSetup<'_>) -> NatsServers {
-        // Somebody else may take a free port before the server does.
+        // Somebody else may take a free port before the server does, and servers that start at the same time may
+        // not find each other.
         for _ in 0..5 {
             let mut servers = NatsServers::written(setup);
             for index in 0..setup.servers {
                 servers.members[index].process = Some(servers.spawn(index));
             }
-            if servers.are_ready_or_gone() && servers.place_streams() {
+            if servers.are_ready_within(STARTED_WITHIN) && servers.place_streams() {
                 return servers;
             }
-            eprintln!("a NATS server did not start: {}", servers.said(0));
+            for index in 0..setup.servers {
+                eprintln!("NATS servers did not start; n{index} says: {}", servers.said(index));
+            }
         }
         panic!("no NATS servers could be started");
     }
@@ -175,25 +181,24 @@ impl NatsServers {
         ServerProcess::start(command, &output)
     }
 
-    /// Waits until all that were started are ready; false when one has ended.
-    fn are_ready_or_gone(&self) -> bool {
-        let mut gone = false;
-        wait_until("NATS servers that are ready", || {
-            let mut ready = true;
-            for member in &self.members {
-                let Some(process) = &member.process else { continue };
-                gone |= process.has_ended();
-                ready &= is_healthy(&member.monitoring);
+    /// Waits until all that were started are ready; false when one has ended, or when the time is over.
+    fn are_ready_within(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let running = || self.members.iter().filter(|member| member.process.is_some());
+        while !running().all(|member| is_healthy(&member.monitoring)) {
+            let gone = |member: &Member| member.process.as_ref().unwrap().has_ended();
+            if running().any(gone) || Instant::now() >= deadline {
+                return false;
             }
-            ready || gone
-        });
-        !gone
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        true
     }
 
     /// Waits until all servers that run are ready: they have a leader and what the others have.
     #[track_caller]
     pub fn await_ready(&self) {
-        assert!(self.are_ready_or_gone(), "a NATS server has ended");
+        assert!(self.are_ready_within(PATIENCE), "NATS servers that are ready");
     }
 
     /// Whether a server runs and says that all is well with it.
@@ -303,7 +308,7 @@ fn ask(address: &str, subject: &str, question: &str) -> std::io::Result<String> 
 fn is_healthy(address: &str) -> bool {
     let asked = || {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
         write!(stream, "GET /healthz HTTP/1.1\r\nHost: nats\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
