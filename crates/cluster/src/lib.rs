@@ -50,5 +50,8 @@ pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;
 pub use moving::{Moving, Whereabouts};
 pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
+// What a status says of the log.
+pub use spindle_log::{LogHealth, LogLag, LogServer};
+
 pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
 pub use status::{NodeStatus, Status};

@@ -1,13 +1,13 @@
 //! A cluster as one node sees it.
 
-use serde::Serialize;
+use spindle_log::LogHealth;
 
 use crate::announcement::{Announcement, Role};
 use crate::node::Node;
 use crate::peers::LIVE;
 
 /// What one node knows of its cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The node that says this.
     pub node: String,
@@ -19,10 +19,12 @@ pub struct Status {
     pub leader: Option<String>,
     /// All nodes that were heard in the last hour, this one included, by name.
     pub nodes: Vec<NodeStatus>,
+    /// The servers that keep the log, as this node hears; none while it does not have the log open.
+    pub log: Option<LogHealth>,
 }
 
 /// One node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeStatus {
     /// Its name.
     pub node: String,
@@ -48,6 +50,7 @@ impl Node {
     /// The cluster as this node sees it.
     pub fn status(&self) -> Status {
         let now = self.now();
+        let log = self.state().log.clone().map(|log| log.health());
         let state = self.state();
         let options = &self.shared.options;
         let position = state.engine.as_ref().map_or(state.position, |engine| engine.durable().0);
@@ -81,6 +84,7 @@ impl Node {
             node.lag = end.map(|end| end.saturating_sub(node.position));
         }
         nodes.sort_by(|one, other| one.node.cmp(&other.node));
-        Status { node: options.name.clone(), role: state.role, epoch: state.epoch, leader, nodes }
+        let (node, role, epoch) = (options.name.clone(), state.role, state.epoch);
+        Status { node, role, epoch, leader, nodes, log }
     }
 }

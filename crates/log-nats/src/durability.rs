@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::stream::Info;
+use async_nats::jetstream::stream::{Info, PeerInfo};
 use futures_util::StreamExt;
 use serde::Deserialize;
 
@@ -76,11 +76,18 @@ pub(crate) fn keepers(info: &Info, connected_to: &str) -> Vec<Keeper> {
     let here = |name: &str| Keeper { name: name.to_owned(), is_away: false };
     let Some(cluster) = &info.cluster else { return vec![here(connected_to)] };
     let mut keepers: Vec<Keeper> = cluster.leader.iter().map(|name| here(name)).collect();
-    keepers.extend(cluster.replicas.iter().map(|peer| Keeper {
-        name: peer.name.clone(),
-        is_away: peer.offline || peer.active > AWAY_AFTER,
-    }));
+    keepers.extend(
+        cluster
+            .replicas
+            .iter()
+            .map(|peer| Keeper { name: peer.name.clone(), is_away: is_away(peer) }),
+    );
     if keepers.is_empty() { vec![here(connected_to)] } else { keepers }
+}
+
+/// Whether the leader of the stream has not heard of a replica lately.
+pub(crate) fn is_away(peer: &PeerInfo) -> bool {
+    peer.offline || peer.active > AWAY_AFTER
 }
 
 /// Asks monitoring addresses. Blocks.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use spindle_log::{
-    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Position, ReadError, Record,
-    SharedLog, Space, Stored, StoredRecords, SubmitError, slice_of,
+    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, LogHealth, OnAnnouncement, Position, ReadError,
+    Record, SharedLog, Space, Stored, StoredRecords, SubmitError, slice_of,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -360,6 +360,10 @@ impl SharedLog for NatsLog {
     /// When the stream was made: a stream that is deleted and made anew is another log.
     fn log_id(&self) -> String {
         format!("{} of {}", self.shared().stream, self.shared().created)
+    }
+
+    fn health(&self) -> LogHealth {
+        self.shared().health.lock().clone()
     }
 
     fn end_restore(&self) -> Result<(), LogError> {

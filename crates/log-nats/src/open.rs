@@ -277,6 +277,7 @@ fn shared(options: &NatsLogOptions, client: &Client, info: &Info) -> Result<Shar
         state: Mutex::new(State::begin(survey, average, options.run_bytes)),
         moved: Condvar::new(),
         listener: Mutex::new(None),
+        health: Mutex::default(),
     })
 }
 
@@ -298,7 +299,8 @@ async fn begin(
     }
     tokio::spawn(watch::follow(Arc::clone(shared), committed));
     tokio::spawn(watch::listen(Arc::clone(shared), announcements));
-    tokio::spawn(watch::look_after(Arc::clone(shared), server.clone()));
+    let connected_to = client.server_info().server_name;
+    tokio::spawn(watch::look_after(Arc::clone(shared), server.clone(), connected_to));
     tokio::spawn(send_all(Arc::clone(shared), server.clone(), submitted));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use spindle_log::{LogError, OnAnnouncement, Position, ReadError, Record};
+use spindle_log::{LogError, LogHealth, OnAnnouncement, Position, ReadError, Record};
 
 use crate::error::{failed, unread};
 use crate::options::IN_FLIGHT_MAX;
@@ -41,6 +41,7 @@ pub(crate) struct Shared {
     /// Something in the state has changed that somebody may wait for.
     pub moved: Condvar,
     pub listener: Mutex<Option<OnAnnouncement>>,
+    pub health: Mutex<LogHealth>,
 }
 
 /// Everything that changes.
@@ -335,6 +336,7 @@ mod tests {
             state: Mutex::new(State::begin(survey, 0, 1)),
             moved: Condvar::new(),
             listener: Mutex::new(None),
+            health: Mutex::default(),
         }
     }
 

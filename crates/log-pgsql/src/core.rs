@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use spindle_log::{OnAnnouncement, Position, ReadError};
+use spindle_log::{LogHealth, OnAnnouncement, Position, ReadError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc as tokio_mpsc};
 
@@ -36,6 +36,7 @@ pub(crate) struct Core {
     pub news: Notify,
     pub announcements: tokio_mpsc::Sender<String>,
     pub listener: Mutex<Option<Arc<OnAnnouncement>>>,
+    pub health: Mutex<LogHealth>,
     /// There are tables to make or to drop.
     pub tables_due: Notify,
     /// For short questions of all threads.
@@ -65,6 +66,7 @@ impl Core {
             news: Notify::new(),
             announcements,
             listener: Mutex::new(None),
+            health: Mutex::default(),
             tables_due: Notify::new(),
             queries: tokio::sync::Mutex::new(None),
             spares: Mutex::new(Vec::new()),

@@ -76,6 +76,7 @@ mod connect;
 mod core;
 mod cursor;
 mod error;
+mod health;
 mod log;
 mod options;
 mod queries;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spindle_log::{
-    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, OnAnnouncement, Opening, Position, ReadError,
-    Record, SharedLog, Space, StoredRecords, SubmitError,
+    ANNOUNCEMENT_BYTES_MAX, Ack, Log, LogError, LogHealth, OnAnnouncement, Opening, Position,
+    ReadError, Record, SharedLog, Space, StoredRecords, SubmitError,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use crate::connect::Servers;
 use crate::core::Core;
 use crate::cursor::Cursor;
 use crate::error::{Fault, OpenError, log_error, read_error};
+use crate::health;
 use crate::options::PgsqlLogOptions;
 use crate::runs::{Runs, Span};
 use crate::schema::{Tables, bigint};
@@ -121,6 +122,7 @@ async fn begin(options: PgsqlLogOptions, runtime: &Runtime) -> Result<Arc<Core>,
     tokio::spawn(Writer::new(Arc::clone(&core)).run());
     tokio::spawn(Signals::new(Arc::clone(&core), receiver).run());
     tokio::spawn(sweep::run(Arc::clone(&core)));
+    tokio::spawn(health::look(Arc::clone(&core)));
     Ok(core)
 }
 
@@ -355,6 +357,10 @@ impl SharedLog for PgsqlLog {
 
     fn log_id(&self) -> String {
         self.core.log_id.clone()
+    }
+
+    fn health(&self) -> LogHealth {
+        self.core.health.lock().clone()
     }
 
     fn end_restore(&self) -> Result<(), LogError> {

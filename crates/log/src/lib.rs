@@ -46,6 +46,7 @@ mod faults;
 mod file;
 mod folder;
 mod frame;
+mod health;
 mod memory;
 mod parts;
 mod quick;
@@ -66,6 +67,7 @@ pub use contract::{
 pub use faults::Faults;
 pub use file::{FileLog, FileLogOptions, SyncPolicy};
 pub use folder::OpenError;
+pub use health::{LogHealth, LogLag, LogServer, LogServerRole, LogServerState};
 pub use memory::MemoryLog;
 pub use parts::{CheckedPart, PartsOf, no_parts};
 pub use quick::{QuickLook, quick_look};

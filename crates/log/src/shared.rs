@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::contract::{Log, LogError, Position, ReadError};
+use crate::health::LogHealth;
 
 /// What a shared log is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,6 +53,10 @@ pub trait SharedLog: Log {
 
     /// Which log this is: a text that it got when it was made, and no other log has.
     fn log_id(&self) -> String;
+
+    /// How the servers are that keep it. Returns at once: a log that was opened for a node asks them every few seconds.
+    /// For people; nothing is decided by it.
+    fn health(&self) -> LogHealth;
 
     /// All records of a backup are in a log that was opened with [`Opening::Restore`]: nodes may open it from here on,
     /// durably. Nothing else is to be done with it here.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use spindle_log::{
-    Ack, Log, LogError, OnAnnouncement, Position, ReadError, Record, SharedLog, Space, Stored,
-    StoredRecords, SubmitError, slice_of,
+    Ack, Log, LogError, LogHealth, LogServer, LogServerRole, LogServerState, OnAnnouncement,
+    Position, ReadError, Record, SharedLog, Space, Stored, StoredRecords, SubmitError, slice_of,
 };
 
 /// The log itself, which every [`SharedLogHandle`] reaches until a test cuts it off. It takes one
@@ -362,6 +362,22 @@ impl SharedLog for SharedLogHandle {
 
     fn log_id(&self) -> String {
         format!("{:p}", self.world)
+    }
+
+    /// One server, which says that it is there as long as it is reached.
+    fn health(&self) -> LogHealth {
+        let mut health = LogHealth::default();
+        match self.reach() {
+            Ok(_) => health.hear(vec![LogServer {
+                name: "memory".to_owned(),
+                role: LogServerRole::Leader,
+                state: LogServerState::Current,
+                is_synchronous: Some(true),
+                lag: None,
+            }]),
+            Err(error) => health.miss(error),
+        }
+        health
     }
 
     fn end_restore(&self) -> Result<(), LogError> {

@@ -1,11 +1,12 @@
 //! Three servers, some of which fail.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use spindle_log::{Log, Position, SharedLog};
+use spindle_log::{Log, LogServerRole, LogServerState, Position, SharedLog};
 use spindle_log_nats::{NatsLog, NatsLogOptions, OpenError};
 use spindle_testkit::{NatsServers, NatsSetup, PATIENCE, log_conformance, wait_until};
 
@@ -109,9 +110,23 @@ fn leader(servers: &NatsServers) -> usize {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_the_leader_of_the_stream_is_killed() {
-    under_load(&mut NatsServers::three(), |servers, _| {
+    under_load(&mut NatsServers::three(), |servers, log| {
         let leader = leader(servers);
+        let name = format!("n{leader}");
+        let states = |log: &NatsLog| {
+            let states = log.health().servers.into_iter().map(|it| (it.name, (it.role, it.state)));
+            states.collect::<BTreeMap<_, _>>()
+        };
+        let all_are_current = |log: &NatsLog| {
+            let states = states(log);
+            states.len() == 3 && states.values().all(|(_, state)| *state == LogServerState::Current)
+        };
+        wait_until("it says that all are well", || all_are_current(log));
+        assert_eq!(states(log)[&name].0, LogServerRole::Leader);
         servers.crash(leader);
+        let away = (LogServerRole::Replica, LogServerState::Away);
+        wait_until("it says who is away", || states(log).get(&name) == Some(&away));
+        assert!(log.health().wrong.is_none(), "the new leader says so");
     });
 }
 

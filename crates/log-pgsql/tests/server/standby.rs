@@ -3,9 +3,9 @@
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-use spindle_log::{Ack, Log, Position, SharedLog};
+use spindle_log::{Ack, Log, LogLag, LogServerRole, LogServerState, Position, SharedLog};
 use spindle_log_pgsql::{PgsqlLog, PgsqlLogOptions};
-use spindle_testkit::PostgresServer;
+use spindle_testkit::{PostgresServer, wait_until};
 
 use crate::harness::{
     append, append_many, appender, check_fed, fatal, feed, impatient, is_waiting, options,
@@ -43,6 +43,45 @@ fn lose_standby(primary: &PostgresServer, standby: &mut PostgresServer) {
 fn on_both(one: &PostgresServer, two: &PostgresServer, schema: &str) -> PgsqlLogOptions {
     let url = format!("postgres://spindle@{},{}/postgres", one.address(), two.address());
     options_at(&url, schema)
+}
+
+/// What a log says of its standbys: name, state, whether commits wait for it, and whether it says how far it is.
+fn standbys(log: &PgsqlLog) -> Vec<(String, LogServerState, Option<bool>, bool)> {
+    let servers = log.health().servers.into_iter();
+    let standbys = servers.filter(|server| server.role == LogServerRole::Replica);
+    let told = |it: spindle_log::LogServer| {
+        let has_lag = matches!(it.lag, Some(LogLag::Bytes(_)));
+        (it.name, it.state, it.is_synchronous, has_lag)
+    };
+    standbys.map(told).collect()
+}
+
+#[test]
+fn it_says_how_its_standbys_are_as_far_as_its_role_may_know() {
+    let (mut primary, mut standby) = pair();
+    let log = PgsqlLog::open(&options(&primary, "health")).unwrap();
+    let well = ("other".to_owned(), LogServerState::Current, Some(true), true);
+    wait_until("it says that the standby is well", || standbys(&log) == [well.clone()]);
+    let first = log.health().servers.swap_remove(0);
+    let leads = (LogServerRole::Leader, LogServerState::Current);
+    assert_eq!((first.name.as_str(), (first.role, first.state)), (primary.address(), leads));
+
+    primary.sql("CREATE ROLE humble LOGIN; GRANT CREATE ON DATABASE postgres TO humble");
+    let humble = PgsqlLog::open(&options_at(&primary.url("humble"), "humble")).unwrap();
+    wait_until("it has heard something", || humble.health().heard.is_some());
+    let [(_, state, synchronous, has_lag)] = &standbys(&humble)[..] else { panic!("one standby") };
+    assert_eq!((*state, *synchronous, *has_lag), (LogServerState::Unknown, None, false));
+    primary.sql("GRANT pg_read_all_stats TO humble");
+    wait_until("it may know", || standbys(&humble) == [well.clone()]);
+
+    // What a standby that is away leaves behind.
+    lose_standby(&primary, &mut standby);
+    primary.sql("SELECT pg_create_physical_replication_slot('third', true)");
+    let away = ("third".to_owned(), LogServerState::Away, None, false);
+    wait_until("the standby is gone, and another one away", || standbys(&log) == [away.clone()]);
+    primary.kill();
+    wait_until("it says why it knows nothing newer", || log.health().wrong.is_some());
+    assert_eq!(standbys(&log), [away], "what was heard before");
 }
 
 /// Passes on the next answer.

@@ -314,6 +314,8 @@ pub enum ClusterCommand {
     },
     /// List the queues that were moved, and the shard that still has jobs of each
     Moves,
+    /// List the servers that keep the log: whether each has what is committed, and whether commits wait for it
+    Log,
 }
 
 /// `spindle clock`.

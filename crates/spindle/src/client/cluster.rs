@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cli::{ClusterArgs, ClusterCommand},
     exit::{Code, Failure},
-    output::{Rows, print_all, write_json, write_line},
+    output::{Rows, escape, print_all, write_json, write_line},
 };
 
 const PATH: &str = "/api/v1/cluster";
@@ -34,6 +34,12 @@ pub fn cluster(args: &ClusterArgs) -> anyhow::Result<Code> {
             let moved = cluster.get("moved").and_then(Value::as_array);
             let moved = moved.map(Vec::as_slice).unwrap_or_default();
             print_all(moved, args.native.json, || moves(moved))?;
+        }
+        Some(ClusterCommand::Log) => {
+            let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
+            let logs = logs_of(&cluster);
+            say_what_is_wrong(&logs);
+            print_all(&logs, args.native.json, || log_servers(&logs))?;
         }
     }
     Ok(Code::Ok)
@@ -89,6 +95,66 @@ fn moves(moved: &[Value]) -> Rows {
         let name = ["name", "name_base64"].iter().find_map(|field| queue.get(field));
         let drains = queue.get("drains").map_or_else(|| "-".to_owned(), text_of);
         rows.add([name.map(text_of).unwrap_or_default(), text_of(&queue["shard"]), drains]);
+    }
+    rows
+}
+
+/// The cluster's logs, each with the number of its shard where there are several; none where a server has its own.
+fn logs_of(cluster: &Value) -> Vec<Value> {
+    let log = |of: &Value| of.get("log").filter(|log| log.is_object()).cloned();
+    let shards = shards_of(cluster);
+    if shards.is_empty() {
+        return log(cluster).into_iter().collect();
+    }
+    let numbered = |shard: &Value| {
+        let mut log = log(shard)?;
+        log["shard"] = shard["shard"].clone();
+        Some(log)
+    };
+    shards.iter().filter_map(numbered).collect()
+}
+
+/// Why what stands in the rows may be old.
+fn say_what_is_wrong(logs: &[Value]) {
+    for log in logs {
+        let Some(error) = log.get("error").and_then(Value::as_str) else { continue };
+        let of_shard = log.get("shard").map(|shard| format!(" of shard {}", text_of(shard)));
+        let since = match log.get("heard_ms").and_then(Value::as_u64) {
+            Some(heard_ms) => format!("for {} s", heard_ms / 1000),
+            None => "yet".to_owned(),
+        };
+        let of_shard = of_shard.unwrap_or_default();
+        eprintln!(
+            "note: the servers of the log{of_shard} were not heard {since}: {}",
+            escape(error)
+        );
+    }
+}
+
+/// The servers that keep the logs, one a row.
+fn log_servers(logs: &[Value]) -> Rows {
+    const TITLES: [&str; 5] = ["server", "role", "state", "synchronous", "lag"];
+    let is_sharded = logs.iter().any(|log| log.get("shard").is_some());
+    let shard = is_sharded.then_some("shard");
+    let titles: Vec<&str> = shard.into_iter().chain(TITLES).collect();
+    let mut rows = Rows::new(&titles);
+    for log in logs {
+        for server in log.get("servers").and_then(Value::as_array).into_iter().flatten() {
+            let synchronous = match server.get("synchronous").and_then(Value::as_bool) {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "-",
+            };
+            let lag = match (server["lag_bytes"].as_u64(), server["lag_entries"].as_u64()) {
+                (Some(bytes), _) => format!("{bytes} bytes"),
+                (None, Some(entries)) => format!("{entries} entries"),
+                (None, None) => "-".to_owned(),
+            };
+            let [name, role, state] =
+                ["name", "role", "state"].map(|field| text_of(&server[field]));
+            let shard = log.get("shard").map(text_of);
+            rows.add(shard.into_iter().chain([name, role, state, synchronous.to_owned(), lag]));
+        }
     }
     rows
 }

@@ -166,6 +166,12 @@ fn clients_of_both_nodes_reach_the_leader_and_it_changes_hands() {
     let said = ["shared", "node", "role", "leader"].map(|field| cluster[field].clone());
     assert_eq!(said, [json!(true), json!(follower.name), json!("follower"), json!(leader.name)]);
     assert_eq!(cluster["nodes"].as_array().unwrap().len(), 2);
+    let log = &cluster["log"];
+    assert_eq!(
+        (&log["servers"][0]["state"], &log["error"]),
+        (&json!("current"), &Value::Null),
+        "{log}"
+    );
 
     // Whoever is asked, the leader steps down. Asked once: a second time would be the next one's turn.
     let (before, stepped_down) = (cluster["epoch"].as_u64().unwrap(), leader.name);

@@ -169,6 +169,12 @@ fn leaders_are_spread_over_the_nodes_and_people_move_one() {
         listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0][..3], ["0", "one", "leader"], "{listed}");
     assert_eq!(rows.len(), 3 * 3, "{listed}");
+    let logs = cluster.nodes[1].command(&["cluster", "log"]);
+    let rows: Vec<Vec<&str>> = logs.lines().map(|line| line.split('\t').collect()).collect();
+    let shards: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(shards, ["0", "1", "2"], "{logs}");
+    let is_well = |row: &Vec<&str>| row[2..] == ["leader", "current", "yes", "-"];
+    assert!(rows.iter().all(is_well), "{logs}");
 
     let said = cluster.nodes[1].command(&["cluster", "step-down", "--shard", "2"]);
     assert!(said.starts_with("two steps down"), "{said}");

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use spindle_cluster::{Node, NodeStatus, Role, Status};
+use spindle_cluster::{LogHealth, LogLag, LogServer, Node, NodeStatus, Role, Status};
 use spindle_core::audit::Action;
 use spindle_core::job::Origin;
 use spindle_http::{Answered, Code, Pass, Problem};
@@ -29,6 +29,8 @@ pub(crate) struct ClusterBody {
     leader: Option<String>,
     /// All nodes that were heard in the last hour, by name.
     nodes: Vec<NodeBody>,
+    /// The servers that keep the log; null where it is the server's own, and while the node does not have it open.
+    log: Option<LogBody>,
     /// Where queues are spread over several logs: each of them. What is above is said of the first then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shards: Vec<ShardBody>,
@@ -50,13 +52,16 @@ pub(crate) struct ShardBody {
     leader: Option<String>,
     /// All nodes that were heard there in the last hour, by name.
     nodes: Vec<NodeBody>,
+    /// The servers that keep the log.
+    log: Option<LogBody>,
 }
 
 impl ShardBody {
     fn of((shard, node): (u8, &Node)) -> ShardBody {
-        let Status { role, epoch, leader, nodes, .. } = node.status();
+        let Status { role, epoch, leader, nodes, log, .. } = node.status();
         let nodes = nodes.into_iter().map(NodeBody::from).collect();
-        ShardBody { shard, role: role.word(), epoch, leader, nodes }
+        let log = log.map(LogBody::from);
+        ShardBody { shard, role: role.word(), epoch, leader, nodes, log }
     }
 }
 
@@ -83,12 +88,64 @@ pub(crate) struct NodeBody {
     version: String,
 }
 
+/// The servers that keep a shared log, as the node that answers hears of them every few seconds.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LogBody {
+    /// The servers, the one that takes appends first.
+    servers: Vec<LogServerBody>,
+    /// How many milliseconds ago that was heard; null if nothing was heard yet.
+    heard_ms: Option<u64>,
+    /// Why nothing was heard since; null if the last answer is what is above.
+    error: Option<String>,
+}
+
+/// A server that keeps a shared log.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LogServerBody {
+    /// Its name, or its address.
+    name: String,
+    /// `leader`, which takes appends (of PostgreSQL the primary), or `replica`.
+    role: &'static str,
+    /// `current`, `behind`, `away` (it is not heard), or `unknown` where the server's login may not know.
+    state: &'static str,
+    /// Whether commits wait for it, or for most of those that are like it; null where that is not known.
+    synchronous: Option<bool>,
+    /// How many bytes it has still to sync, of PostgreSQL.
+    lag_bytes: Option<u64>,
+    /// How many entries it has still to take, of NATS.
+    lag_entries: Option<u64>,
+}
+
+impl From<LogHealth> for LogBody {
+    fn from(health: LogHealth) -> LogBody {
+        let LogHealth { servers, heard, wrong: error } = health;
+        let servers = servers.into_iter().map(LogServerBody::from).collect();
+        let heard_ms =
+            heard.map(|heard| u64::try_from(heard.elapsed().as_millis()).unwrap_or(u64::MAX));
+        LogBody { servers, heard_ms, error }
+    }
+}
+
+impl From<LogServer> for LogServerBody {
+    fn from(server: LogServer) -> LogServerBody {
+        let LogServer { name, role, state, is_synchronous: synchronous, lag } = server;
+        let (lag_bytes, lag_entries) = match lag {
+            Some(LogLag::Bytes(bytes)) => (Some(bytes), None),
+            Some(LogLag::Entries(entries)) => (None, Some(entries)),
+            None => (None, None),
+        };
+        let (role, state) = (role.word(), state.word());
+        LogServerBody { name, role, state, synchronous, lag_bytes, lag_entries }
+    }
+}
+
 impl From<Status> for ClusterBody {
     fn from(status: Status) -> ClusterBody {
-        let Status { node, role, epoch, leader, nodes } = status;
+        let Status { node, role, epoch, leader, nodes, log } = status;
         let nodes = nodes.into_iter().map(NodeBody::from).collect();
-        let (shards, moved) = (Vec::new(), Vec::new());
-        ClusterBody { shared: true, node, role: role.word(), epoch, leader, nodes, shards, moved }
+        let (role, log, shards, moved) =
+            (role.word(), log.map(LogBody::from), Vec::new(), Vec::new());
+        ClusterBody { shared: true, node, role, epoch, leader, nodes, log, shards, moved }
     }
 }
 
@@ -116,8 +173,8 @@ fn alone(host: &str, epoch: u64, position: u64) -> ClusterBody {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (leader, nodes) = (Some(node.clone()), vec![only]);
-    let (shards, moved) = (Vec::new(), Vec::new());
-    ClusterBody { shared: false, leader, node, role, epoch, nodes, shards, moved }
+    let (log, shards, moved) = (None, Vec::new(), Vec::new());
+    ClusterBody { shared: false, leader, node, role, epoch, nodes, log, shards, moved }
 }
 
 /// What a node says of all shards: it has a seat at each of them, in order.
