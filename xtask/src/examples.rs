@@ -1,6 +1,8 @@
-//! Which packages have examples in the documentation of their code, which Cargo builds and runs.
+//! Which libraries have examples in the documentation of their code, which Cargo builds and runs.
 //!
-//! Cargo looks for them in all packages, which for this workspace takes minutes. Few have any.
+//! Few have any, and looking for them takes Cargo some seconds for each library. So those that have none say
+//! `doctest = false` in their `Cargo.toml`. (Naming the packages that have some to Cargo instead would build what they
+//! depend on with other features than for the tests, once more.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,22 +12,39 @@ use serde_json::Value;
 
 /// The words behind the mark of a block of code that is Rust; without any it is, too.
 const OF_RUST: [&str; 5] = ["rust", "no_run", "should_panic", "compile_fail", "ignore"];
+/// What libraries are: of those that are for other languages, too, Cargo runs the examples.
+const LIBRARIES: [&str; 2] = ["lib", "rlib"];
 
-/// The packages of the workspace whose libraries have examples, by what `cargo metadata` says.
-pub fn packages(metadata: &Value) -> Result<Vec<&str>> {
-    let mut found = Vec::new();
+/// Checks by what `cargo metadata` says that the libraries whose examples are run are those that have some.
+pub fn all_are_run(metadata: &Value) -> Result<()> {
+    let mut found = 0;
     for package in metadata["packages"].as_array().context("Cargo names no packages")? {
-        let is_of_another = !package["source"].is_null();
-        let of_library = |target: &&Value| target["doctest"] == true && !is_of_another;
-        let mut targets = package["targets"].as_array().into_iter().flatten();
-        let Some(library) = targets.find(of_library) else { continue };
-        let source = library["src_path"].as_str().and_then(|path| Path::new(path).parent());
-        if has_examples(source.context("a library is somewhere")?)? {
-            found.push(package["name"].as_str().context("packages have names")?);
+        if !package["source"].is_null() {
+            continue;
         }
+        let kinds = |target: &Value| target["crate_types"].as_array().cloned().unwrap_or_default();
+        let is_library = |target: &&Value| {
+            kinds(target).iter().any(|kind| LIBRARIES.map(Value::from).contains(kind))
+        };
+        let mut targets = package["targets"].as_array().into_iter().flatten();
+        let Some(library) = targets.find(is_library) else { continue };
+        let source = library["src_path"].as_str().and_then(|path| Path::new(path).parent());
+        let has_examples = has_examples(source.context("a library is somewhere")?)?;
+        let manifest = package["manifest_path"].as_str().unwrap_or_default();
+        ensure!(
+            (library["doctest"] == true) == has_examples,
+            "{manifest}: the library has {}: {} doctest = false in [lib]",
+            if has_examples {
+                "examples in its documentation"
+            } else {
+                "no examples in its documentation"
+            },
+            if has_examples { "remove" } else { "write" },
+        );
+        found += usize::from(has_examples);
     }
-    ensure!(!found.is_empty(), "no package has examples: what looks for them is wrong");
-    Ok(found)
+    ensure!(found > 0, "no package has examples: what looks for them is wrong");
+    Ok(())
 }
 
 /// Whether there is an example in one of the files of this folder.

@@ -191,6 +191,7 @@ fn run(chore: Chore) -> Result<()> {
 fn test(long: bool) -> Result<()> {
     let mut steps = Steps::default();
     steps.run("dependencies", dependencies::check);
+    steps.run("examples", || examples::all_are_run(&dependencies::metadata()?));
     steps.run("Debian packages", packages::install_missing);
     steps.run("NATS server", nats::install_missing);
     steps.run("client libraries", clients::install_missing);
@@ -286,10 +287,7 @@ fn with_programs() -> Result<Vec<Program>> {
         add(language.step(), workspace::itself()?, &arguments);
     }
     add("API properties", workspace::itself()?, &["api-properties", "--built"]);
-    let metadata = dependencies::metadata()?;
-    let with_examples = examples::packages(&metadata)?;
-    let of_packages = with_examples.iter().flat_map(|name| ["--package", *name]);
-    let examples: Vec<&str> = ["test", "--doc"].into_iter().chain(of_packages).collect();
+    let examples = ["test", "--doc", "--workspace"];
     add("examples in the documentation of code", cargo_path(), &examples);
     let simulator = Build::Debug.path("spindle-sim")?;
     add("simulation", simulator.clone(), &["--seeds", SMOKE_SEEDS]);

@@ -8,7 +8,7 @@ use spindle_jobd_master::{
 
 use crate::{
     master::{asked, worker},
-    peer::{Peer, until},
+    peer::{Peer, until, until_told},
     world::{World, connect, ended, master},
 };
 
@@ -41,10 +41,8 @@ async fn a_worker_is_seen_paused_and_let_go_on() {
     let handle = master.handle();
     let port = master.address().port();
     let mut daemon = world.worker(&format!("master_host = 127.0.0.1\nmaster_port = {port}")).await;
-    let mut found = listed(&handle).await;
-    while found.is_empty() {
-        found = listed(&handle).await;
-    }
+    until_told("it has registered", async || !listed(&handle).await.is_empty()).await;
+    let found = listed(&handle).await;
     let seen = &found[0];
     assert_eq!((&seen.name[..], &seen.problem, found.len()), ("w1", &None, 1));
     assert_eq!(seen.targets, ["low", "normal", "1/high"]);
@@ -67,7 +65,7 @@ async fn a_worker_is_seen_paused_and_let_go_on() {
 
     daemon.stop();
     ended(&mut daemon).await;
-    while !listed(&handle).await.is_empty() {}
+    until_told("nobody is left", async || listed(&handle).await.is_empty()).await;
 }
 
 #[tokio::test]
@@ -184,10 +182,10 @@ async fn workers_come_in_parts_and_targets_without_one_are_named() {
     // The same connection keeps its number; another one has its own.
     let again = r#"[0,{"no":2,"type":"register-worker","data":{"targets":["t2"],"name":"b"}}]"#;
     b.send(again).await;
-    while part(0).await.2 != ["none"] {}
+    until_told("it serves another target", async || part(0).await.2 == ["none"]).await;
     assert_eq!(part(1).await.0, [2]);
     drop(a);
-    while part(0).await.0 != [2] {}
+    until_told("the first is gone", async || part(0).await.0 == [2]).await;
     let _c = worker(&master, "c", &["t1"]).await;
     assert_eq!(part(2).await.0, [3]);
 }
@@ -200,6 +198,6 @@ async fn a_handle_outlives_its_master() {
         master.finish().await;
         master.handle()
     };
-    while !listed(&handle).await.is_empty() {}
+    until_told("nobody is left", async || listed(&handle).await.is_empty()).await;
     assert_eq!(handle.meant(&ALL), Ok(Vec::new()));
 }
