@@ -38,7 +38,7 @@ pub fn cluster(args: &ClusterArgs) -> anyhow::Result<Code> {
         Some(ClusterCommand::Log) => {
             let cluster: Value = native.ask(ApiRequest::get(PATH), "the cluster")?;
             let logs = logs_of(&cluster);
-            say_what_is_wrong(&logs);
+            say_what_is_wrong(&cluster, &logs);
             print_all(&logs, args.native.json, || log_servers(&logs))?;
         }
     }
@@ -114,8 +114,11 @@ fn logs_of(cluster: &Value) -> Vec<Value> {
     shards.iter().filter_map(numbered).collect()
 }
 
-/// Why what stands in the rows may be old.
-fn say_what_is_wrong(logs: &[Value]) {
+/// Why there are no rows, or why they may be old.
+fn say_what_is_wrong(cluster: &Value, logs: &[Value]) {
+    if cluster["shared"] == false {
+        eprintln!("note: the server's log is its own");
+    }
     for log in logs {
         let Some(error) = log.get("error").and_then(Value::as_str) else { continue };
         let of_shard = log.get("shard").map(|shard| format!(" of shard {}", text_of(shard)));
