@@ -6,9 +6,11 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use axum::body::Body;
+use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use spindle_http::{Code, Problem, ProblemBody, work_on_bytes};
@@ -17,7 +19,7 @@ use super::asked::{Asked, Head};
 use super::place::{queue_of, said};
 use super::router::{Outcome, Routing, json, named_of};
 use super::shards::{Missed, Refusal, whole};
-use super::submit::{JobSaid, together};
+use super::submit::{JobSaid, is_elsewhere, not_heard_of, together};
 use crate::{Placement, Shard};
 
 /// As many as one request may have: more are refused by any shard.
@@ -168,11 +170,14 @@ async fn many(
     let Some((jobs, mut plan)) = planned.transpose()? else {
         return Ok(Joined::Passed(routing.pass_read(&head, bytes, Shard::FIRST).await?));
     };
-    for shards in plan.iter_mut().flatten() {
-        *shards = named_of(&head, std::mem::take(shards))?;
+    for offer in plan.iter_mut().flatten() {
+        offer.shards = named_of(&head, std::mem::take(&mut offer.shards))?;
+        // Who names a shard knows of shards.
+        offer.is_bound |= head.shard.is_some();
     }
     if let Some(shard) = only_shard(&plan) {
-        return Ok(Joined::Passed(routing.pass_read(&head, bytes, shard).await?));
+        let answer = routing.pass_read(&head, bytes, shard).await?;
+        return passed(answer, shard, &plan).await;
     }
     drop(bytes);
     offer_all(routing, &head, &jobs, plan).await.map(Joined::Answers)
@@ -180,12 +185,47 @@ async fn many(
 
 /// The shard that gets all of them, if it is one, and they go nowhere else.
 fn only_shard(plan: &Plan) -> Option<Shard> {
-    let mut shards = plan.iter().map(|shards| match shards.as_deref() {
+    let mut shards = plan.iter().map(|offer| match offer.as_ref().map(|it| &it.shards[..]) {
         Ok([only]) => Some(*only),
         _ => None,
     });
     let first = shards.next()??;
     shards.all(|shard| shard == Some(first)).then_some(first)
+}
+
+/// One shard's answer, as it is unless it says of some job that its queue is elsewhere.
+async fn passed(answer: Response, shard: Shard, plan: &Plan) -> Result<Joined, Refusal> {
+    if answer.status() != StatusCode::OK {
+        return Ok(Joined::Passed(answer));
+    }
+    let (parts, body) = answer.into_parts();
+    let body = whole(body, shard).await?;
+    // Answers say nothing of their jobs' contents: these words are hardly ever there.
+    if memmem::find(&body, Code::SeveralShards.as_str().as_bytes()).is_some()
+        && let Some(Answers { answers }) = said(&body)
+    {
+        let answers = answers.into_iter().zip(plan);
+        let heard =
+            answers.map(|(answer, offer)| ask_again_if_elsewhere(answer, offer.as_ref().ok()));
+        return Ok(Joined::Answers(heard.collect()));
+    }
+    Ok(Joined::Passed(Response::from_parts(parts, Body::from(body))))
+}
+
+/// What is answered about a job when its shards were all asked: that its queue is on none of them is news to this
+/// node, unless the job can be nowhere else.
+fn ask_again_if_elsewhere(answer: Box<RawValue>, offer: Option<&Offer>) -> Box<RawValue> {
+    #[derive(Deserialize)]
+    struct Refused<'a> {
+        #[serde(borrow)]
+        problem: &'a RawValue,
+    }
+    let refusal: Option<Refused<'_>> = serde_json::from_str(answer.get()).ok();
+    let is_elsewhere = refusal.is_some_and(|it| is_elsewhere(it.problem.get().as_bytes()));
+    match is_elsewhere && offer.is_some_and(|offer| !offer.is_bound) {
+        true => refused(&problem_json(not_heard_of())),
+        false => answer,
+    }
 }
 
 /// Offers each job to its shards, one after the other: what the first ones refuse, as its queue is on its way
@@ -198,16 +238,20 @@ async fn offer_all(
 ) -> Result<Vec<Box<RawValue>>, Refusal> {
     let mut left: Vec<VecDeque<Shard>> = Vec::with_capacity(plan.len());
     let mut answers: Vec<Option<Box<RawValue>>> = Vec::with_capacity(plan.len());
-    for shards in plan {
-        answers.push(shards.as_ref().err().map(|problem| refused(&problem_json(problem.clone()))));
-        left.push(shards.unwrap_or_default().into());
+    for offer in &plan {
+        let refusal = offer.as_ref().err();
+        answers.push(refusal.map(|problem| refused(&problem_json(problem.clone()))));
+        left.push(offer.iter().flat_map(|offer| offer.shards.iter().copied()).collect());
     }
     let mut is_any_taken = false;
     loop {
         let round: Vec<Option<Shard>> = left.iter_mut().map(VecDeque::pop_front).collect();
         let used: BTreeSet<Shard> = round.iter().flatten().copied().collect();
         if used.is_empty() {
-            return Ok(answers.into_iter().map(Option::unwrap_or_default).collect());
+            let answers = answers.into_iter().map(Option::unwrap_or_default).zip(&plan);
+            let heard =
+                answers.map(|(answer, offer)| ask_again_if_elsewhere(answer, offer.as_ref().ok()));
+            return Ok(heard.collect());
         }
         let parts = used.iter().map(|shard| part(routing, head, *shard, jobs, &round));
         let parts = used.iter().copied().zip(join_all(parts).await).collect();
@@ -226,8 +270,16 @@ async fn offer_all(
     }
 }
 
-/// The shards that each job is offered to, or why none is.
-type Plan = Vec<Result<Vec<Shard>, Problem>>;
+/// Where a job is offered.
+struct Offer {
+    /// To one after the other.
+    shards: Vec<Shard>,
+    /// It can be nowhere else: what it belongs to or waits for is there, or its request names the shard.
+    is_bound: bool,
+}
+
+/// Where each job is offered, or why nowhere.
+type Plan = Vec<Result<Offer, Problem>>;
 
 #[expect(clippy::type_complexity, reason = "it is read once, by its caller")]
 fn plan(
@@ -260,7 +312,10 @@ fn places(entries: &[Entry], placement: &Placement) -> Result<Plan, Problem> {
     let any = entries.iter().find_map(|entry| entry.shards.clone());
     let any = any.unwrap_or_else(|| vec![Shard::FIRST]);
     let place = |entry: &Entry| {
-        let Some(shards) = entry.shards.clone() else { return Ok(any.clone()) };
+        let is_bound = !entry.linked.is_empty();
+        let Some(shards) = entry.shards.clone() else {
+            return Ok(Offer { shards: any.clone(), is_bound });
+        };
         let shards = together(placement, shards, entry.linked.iter().copied())?;
         let mut bound = shards.clone();
         for name in &entry.after {
@@ -275,7 +330,7 @@ fn places(entries: &[Entry], placement: &Placement) -> Result<Plan, Problem> {
                 return Err(Problem::new(Code::SeveralShards, detail).with("shard", other.0));
             }
         }
-        Ok(bound)
+        Ok(Offer { shards: bound, is_bound })
     };
     Ok(entries.iter().map(place).collect())
 }

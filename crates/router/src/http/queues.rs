@@ -11,19 +11,26 @@ use super::lists::one_queue;
 use super::place::said;
 use super::router::{Outcome, Routing, json, named_of};
 use super::shards::{Refusal, whole};
+use super::submit::offer;
 use crate::Shard;
 
 /// The routes of a queue in the path. `shards` are those that may have jobs of it; that which takes its jobs
 /// comes last.
 pub(super) async fn queue(routing: &Routing, asked: Asked, shards: Vec<Shard>) -> Outcome {
     let shards = named_of(&asked.head, shards)?;
-    if let [shard] = shards[..] {
+    let only_asks = matches!(asked.head.method, Method::GET | Method::HEAD);
+    if let [shard] = shards[..]
+        && only_asks
+    {
         return routing.pass(asked, shard).await;
     }
     let (head, bytes) = asked.read(routing.limits).await?;
-    let answers = match head.method {
-        Method::GET | Method::HEAD => ask_all(routing, &head, &shards).await?,
-        _ => change_all(routing, &head, &bytes, &shards).await?,
+    if shards.len() == 1 {
+        return offer(routing, &head, &bytes, &shards).await?.answer(&head);
+    }
+    let answers = match only_asks {
+        true => ask_all(routing, &head, &shards).await?,
+        false => change_all(routing, &head, &bytes, &shards).await?,
     };
     // Settings are the same everywhere.
     if head.path.ends_with("/settings") {

@@ -16,7 +16,7 @@ use super::lists::with_param;
 use super::place::{QueueNamed, said};
 use super::router::{Outcome, Routing, check_named, json, whole_if_ok};
 use super::shards::{Missed, Refusal};
-use super::submit::read;
+use super::submit::{offer, read};
 use crate::{Placement, Shard};
 
 /// What a schedule says of where its jobs are.
@@ -36,7 +36,7 @@ pub(super) async fn put(routing: &Routing, asked: Asked) -> Outcome {
     let others = routing.placement.shards().filter(|other| *other != shard);
     let looked = others.map(|other| check_absent(routing, &head, other, shard));
     join_all(looked).await.into_iter().collect::<Result<(), Refusal>>()?;
-    routing.pass_read(&head, bytes, shard).await
+    offer(routing, &head, &bytes, &[shard]).await?.answer(&head)
 }
 
 /// Refuses a schedule whose name another shard has.
@@ -129,7 +129,7 @@ async fn all(
 ) -> Result<Applied, Refusal> {
     let mut all = Applied::default();
     for (shard, body) in bodies {
-        let answer = routing.pass_read(head, body.clone(), *shard).await?;
+        let answer = offer(routing, head, body, &[*shard]).await?.answer(head)?;
         let bytes = whole_if_ok(answer, *shard).await?;
         let one: Applied = said(&bytes).ok_or(Missed::BrokeOff(*shard))?;
         all.created.extend(one.created);

@@ -141,13 +141,15 @@ impl Offered {
         match self {
             Self::Answered(answer) => Ok(answer),
             Self::Elsewhere(answer) if head.shard.is_some() => Ok(answer),
-            Self::Elsewhere(_) => {
-                let detail =
-                    "the queue has moved, and this node has not heard of it yet: ask again";
-                Err(Problem::new(Code::ShardUnavailable, detail).into())
-            }
+            Self::Elsewhere(_) => Err(not_heard_of().into()),
         }
     }
+}
+
+/// A shard knows of a move that this node has not heard of yet.
+pub(super) fn not_heard_of() -> Problem {
+    let detail = "the queue has moved, and this node has not heard of it yet: ask again";
+    Problem::new(Code::ShardUnavailable, detail)
 }
 
 /// Offers something to one shard after the other. Who says that the queue is elsewhere has none of its name;
@@ -178,7 +180,7 @@ pub(super) async fn offer(
 }
 
 /// Whether a shard's problem is that the queue is on another one.
-fn is_elsewhere(problem: &[u8]) -> bool {
+pub(super) fn is_elsewhere(problem: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Said {
         code: String,

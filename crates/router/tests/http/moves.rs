@@ -72,7 +72,49 @@ fn of_a_move_that_a_node_has_not_heard_of_its_clients_are_told_to_ask_again() {
     sharded.post("/api/v1/batches", job()).is_problem(503, "shard_unavailable");
     sharded.post("/api/v1/jobs?shard=0", job()).is_problem(422, "several_shards");
     let bound = json!({ "queue": queue, "after": [first["id"]] });
-    assert_eq!(shard_of(&sharded.post("/api/v1/jobs", bound).json()), 0);
+    assert_eq!(shard_of(&sharded.post("/api/v1/jobs", bound.clone()).json()), 0);
+
+    // Of many: one shard's answer, and those of two joined.
+    let other = sharded.queue_on(2, 0);
+    for (jobs, taken) in [
+        (vec![job(), bound.clone()], vec![1]),
+        (
+            vec![job(), bound, json!({ "queue": other }), json!({ "queue": other, "ttl_ms": 0 })],
+            vec![1, 2],
+        ),
+    ] {
+        let answer = sharded.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).json();
+        let answers = answer["answers"].as_array().unwrap();
+        assert_eq!(
+            (&answer["taken"], answers.len()),
+            (&json!(taken.len()), jobs.len()),
+            "{answer}"
+        );
+        assert_eq!(answers[0]["problem"]["code"], "shard_unavailable", "{answer}");
+        let is_taken = |place: &usize| answers[*place]["id"].is_u64();
+        assert!(taken.iter().all(is_taken), "{answer}");
+    }
+    let named = sharded.post("/api/v1/jobs/batch?shard=0", json!({ "jobs": [job()] })).json();
+    assert_eq!(named["answers"][0]["problem"]["code"], "several_shards", "{named}");
+
+    let schedule = json!({ "expression": "@daily", "job": job() });
+    let path = "/api/v1/schedules/hourly";
+    sharded.call("PUT", path, Some(schedule.clone())).is_problem(503, "shard_unavailable");
+    let all = json!({ "schedules": { "hourly": schedule } });
+    sharded.call("PUT", "/api/v1/schedules", Some(all)).is_problem(503, "shard_unavailable");
+}
+
+#[test]
+fn settings_of_a_queue_that_has_gone_elsewhere_are_to_be_sent_again() {
+    let sharded = Sharded::new();
+    let queue = sharded.queue_on(0, 0);
+    move_queue(&sharded, &queue);
+    let know = Command::LeaveQueue { queue: queue.clone().into(), version: 1 };
+    sharded.engines[0].moves().go_on(&know);
+    sharded.placement.set_moved(HashMap::new());
+    let settings = json!({ "ttr_default_ms": 5000 });
+    let path = format!("/api/v1/queues/{queue}/settings");
+    sharded.call("PUT", &path, Some(settings)).is_problem(503, "shard_unavailable");
 }
 
 #[test]

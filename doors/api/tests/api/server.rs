@@ -92,7 +92,7 @@ async fn a_server_with_a_log_of_its_own_is_its_only_node_and_cannot_step_down() 
     let position = cluster["nodes"][0].as_object_mut().unwrap().remove("position");
     assert!(position.unwrap().is_u64());
     let expected = json!({
-        "shared": false, "node": "box", "role": "leader", "epoch": 1, "leader": "box",
+        "shared": false, "node": "box", "role": "leader", "epoch": 1, "leader": "box", "log": null,
         "nodes": [{
             "node": "box", "role": "leader", "live": true, "heard_ms": 0, "epoch": 1,
             "lag": 0, "address": null, "version": env!("CARGO_PKG_VERSION"),
