@@ -17,7 +17,7 @@ pub struct Native {
     #[command(flatten)]
     pub reach: Reach,
     /// Print JSON: one object per line
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
 }
 

@@ -175,6 +175,11 @@ fn leaders_are_spread_over_the_nodes_and_people_move_one() {
     assert_eq!(shards, ["0", "1", "2"], "{logs}");
     let is_well = |row: &Vec<&str>| row[2..] == ["leader", "current", "yes", "-"];
     assert!(rows.iter().all(is_well), "{logs}");
+    let logs = cluster.nodes[1].command(&["cluster", "log", "--json"]);
+    let logs = logs.lines().map(|line| serde_json::from_str(line).unwrap());
+    let logs: Vec<Value> = logs.collect();
+    assert_eq!((logs.len(), &logs[2]["shard"]), (3, &json!(2)), "{logs:?}");
+    assert_eq!(logs[2]["servers"][0]["synchronous"], true, "{logs:?}");
 
     let said = cluster.nodes[1].command(&["cluster", "step-down", "--shard", "2"]);
     assert!(said.starts_with("two steps down"), "{said}");
