@@ -50,8 +50,7 @@ pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;
 pub use moving::{Moving, Whereabouts};
 pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
-// What a status says of the log.
-pub use spindle_log::{LogHealth, LogLag, LogServer};
-
 pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
+// A status says how the log is.
+pub use spindle_log::{LogHealth, LogLag, LogServer};
 pub use status::{NodeStatus, Status};

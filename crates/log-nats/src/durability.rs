@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::stream::{Info, PeerInfo};
+use async_nats::jetstream::stream::Info;
 use futures_util::StreamExt;
 use serde::Deserialize;
+use spindle_log::{LogServer, LogServerState};
 
 use crate::connect::connect;
 use crate::error::OpenError;
 use crate::options::{Login, NatsLogOptions};
+use crate::server::servers_of;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// A living replica is heard of every second.
-const AWAY_AFTER: Duration = Duration::from_secs(4);
 /// All servers answer this, one message each.
 const QUESTION: &str = "$SYS.REQ.SERVER.PING.VARZ";
 const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -73,21 +73,9 @@ pub(crate) struct Keeper {
 
 /// The servers that keep the stream.
 pub(crate) fn keepers(info: &Info, connected_to: &str) -> Vec<Keeper> {
-    let here = |name: &str| Keeper { name: name.to_owned(), is_away: false };
-    let Some(cluster) = &info.cluster else { return vec![here(connected_to)] };
-    let mut keepers: Vec<Keeper> = cluster.leader.iter().map(|name| here(name)).collect();
-    keepers.extend(
-        cluster
-            .replicas
-            .iter()
-            .map(|peer| Keeper { name: peer.name.clone(), is_away: is_away(peer) }),
-    );
-    if keepers.is_empty() { vec![here(connected_to)] } else { keepers }
-}
-
-/// Whether the leader of the stream has not heard of a replica lately.
-pub(crate) fn is_away(peer: &PeerInfo) -> bool {
-    peer.offline || peer.active > AWAY_AFTER
+    let keeper =
+        |it: LogServer| Keeper { name: it.name, is_away: it.state == LogServerState::Away };
+    servers_of(info, connected_to).into_iter().map(keeper).collect()
 }
 
 /// Asks monitoring addresses. Blocks.

@@ -8,7 +8,7 @@ use async_nats::jetstream::stream::{Config, Info, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
 use serde::Deserialize;
 use serde_json::json;
-use spindle_log::{Position, Stored};
+use spindle_log::{LogLag, LogServer, LogServerRole, LogServerState, Position, Stored};
 
 use crate::record;
 use crate::state::Survey;
@@ -18,6 +18,9 @@ const FULL: [u64; 4] = [10002, 10023, 10047, 10077];
 
 /// What it says when a record is not to follow the last one: of the stream, or of those proposed.
 const OUT_OF_PLACE: [u64; 2] = [10071, 10164];
+
+/// A living replica is heard of every second.
+const AWAY_AFTER: Duration = Duration::from_secs(4);
 
 /// JetStream, and the stream in it.
 #[derive(Clone)]
@@ -195,4 +198,25 @@ pub(crate) fn survey_of(info: &Info) -> Survey {
     let bytes_max = u64::try_from(info.config.max_bytes).ok().filter(|max| *max > 0);
     let created = info.created.unix_timestamp_nanos();
     Survey { created, first, end, bytes: info.state.bytes, bytes_max }
+}
+
+/// The servers that keep the stream, as its leader says.
+pub(crate) fn servers_of(info: &Info, connected_to: &str) -> Vec<LogServer> {
+    let server = |name: &str, role, state, lag| {
+        // Which of them a commit waits for is not settled before: it is most of them.
+        LogServer { name: name.to_owned(), role, state, is_synchronous: Some(true), lag }
+    };
+    let leads = |name: &str| server(name, LogServerRole::Leader, LogServerState::Current, None);
+    let Some(cluster) = &info.cluster else { return vec![leads(connected_to)] };
+    let replicas = cluster.replicas.iter().map(|peer| {
+        let state = match (peer.offline || peer.active > AWAY_AFTER, peer.current) {
+            (true, _) => LogServerState::Away,
+            (false, true) => LogServerState::Current,
+            (false, false) => LogServerState::Behind,
+        };
+        server(&peer.name, LogServerRole::Replica, state, peer.lag.map(LogLag::Entries))
+    });
+    let servers: Vec<LogServer> =
+        cluster.leader.iter().map(|name| leads(name)).chain(replicas).collect();
+    if servers.is_empty() { vec![leads(connected_to)] } else { servers }
 }

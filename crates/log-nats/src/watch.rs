@@ -8,15 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::stream::Info;
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
-use spindle_log::{LogLag, LogServer, LogServerRole, LogServerState, Position};
+use spindle_log::Position;
 use tokio::time::MissedTickBehavior;
 
-use crate::durability::is_away;
 use crate::record;
-use crate::server::{Refusal, Server, survey_of};
+use crate::server::{Refusal, Server, servers_of, survey_of};
 use crate::state::Shared;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -74,30 +72,4 @@ pub(crate) async fn look_after(shared: Arc<Shared>, server: Server, connected_to
             return;
         }
     }
-}
-
-/// The servers that keep the stream, as its leader says.
-pub(crate) fn servers_of(info: &Info, connected_to: &str) -> Vec<LogServer> {
-    let is_synchronous = Some(true);
-    let server = |name: &str, role, state, lag| {
-        let name = name.to_owned();
-        LogServer { name, role, state, is_synchronous, lag }
-    };
-    let (leader, replica) = (LogServerRole::Leader, LogServerRole::Replica);
-    let Some(cluster) = &info.cluster else {
-        return vec![server(connected_to, leader, LogServerState::Current, None)];
-    };
-    let leader =
-        cluster.leader.iter().map(|name| server(name, leader, LogServerState::Current, None));
-    let replicas = cluster.replicas.iter().map(|peer| {
-        let state = if is_away(peer) {
-            LogServerState::Away
-        } else if peer.current {
-            LogServerState::Current
-        } else {
-            LogServerState::Behind
-        };
-        server(&peer.name, replica, state, peer.lag.map(LogLag::Entries))
-    });
-    leader.chain(replicas).collect()
 }
