@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::audit::AuditEntry;
 use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, OnDead, Origin, TraceParent};
 use crate::payload::BytesRef;
-use crate::queue::{Constraint, QueueSettings};
+use crate::queue::{Constraint, LimitScope, QueueSettings};
 use crate::schedule::{Due, Schedule};
 use crate::seat::Seat;
 
@@ -128,8 +128,9 @@ pub enum Command {
         /// All its settings.
         settings: QueueSettings,
     },
-    /// A person sets a constraint, new or changed. Existing jobs are relabelled afterwards.
-    SetConstraint(Constraint),
+    /// A person sets a constraint, new or changed. Existing jobs are relabelled afterwards. One limit for
+    /// queues that may be on several shards is refused.
+    SetConstraint(Constraint, LimitScope),
     /// A person removes a constraint.
     RemoveConstraint {
         /// Its number.

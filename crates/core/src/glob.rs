@@ -38,6 +38,20 @@ pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// What each text that fits a pattern begins with, and whether that is all there is of it.
+pub fn literal_prefix(pattern: &[u8]) -> (Vec<u8>, bool) {
+    let mut begin = Vec::new();
+    let mut rest = pattern.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'*' | b'?' => return (begin, false),
+            b'\\' => begin.push(*rest.next().unwrap_or(byte)),
+            byte => begin.push(*byte),
+        }
+    }
+    (begin, true)
+}
+
 /// How many bytes the first character takes; 1 where no character begins.
 fn character_bytes(text: &[u8]) -> usize {
     let wanted = match text.first() {

@@ -147,6 +147,16 @@ pub struct Constraint {
     pub running_max: Option<u64>,
 }
 
+/// What a constraint limits where queues are on several shards. Each shard counts its own jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LimitScope {
+    /// All jobs that it matches, together: so their queues have to be on one shard.
+    #[default]
+    Whole,
+    /// Those of each shard for themselves.
+    PerShard,
+}
+
 /// Which queues a constraint's matcher takes: the one part of a matcher that the core reads. The
 /// tests of payloads come behind it in the same message, and only `spindle-matching` reads them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

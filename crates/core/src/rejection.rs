@@ -72,6 +72,12 @@ pub enum Rejection {
     /// The queue is on the first shard for ever.
     #[error("the queue stays on the first shard")]
     StaysPut,
+    /// The queue is where all of its hash tag are, see [`hash_tag`](crate::seat::hash_tag).
+    #[error("queues with the same text between {{ and }} in their names stay on one shard")]
+    StaysTogether,
+    /// The constraint is one limit for queues that may be on several shards.
+    #[error("the constraint takes queues of several shards")]
+    SpansShards,
     /// The queue is on its way between shards: its settings can be changed in a moment, and it can be moved
     /// when nothing is left of it where it was.
     #[error("the queue is moving between shards")]

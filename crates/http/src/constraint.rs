@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use spindle_core::queue;
+use spindle_core::queue::{self, LimitScope};
 use spindle_engine::{
     Condition, ConstraintSpec, ConstraintView, Matcher, Opaque, QueuePattern, Relabelling, Scalar,
     Test,
@@ -41,6 +41,9 @@ pub struct ConstraintBody {
     /// Most leased at once; 0 lets none start.
     #[serde(default, deserialize_with = "whole_or_null")]
     pub running_max: Option<u64>,
+    /// Each shard limits its own jobs. Needed where queues that it takes may be on several shards.
+    #[serde(default)]
+    pub per_shard: bool,
 }
 
 /// What a field of the payload must be.
@@ -130,6 +133,12 @@ fn read<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, impl fmt::Dis
 }
 
 impl ConstraintBody {
+    /// What it limits where queues are on several shards.
+    #[must_use]
+    pub fn scope(&self) -> LimitScope {
+        if self.per_shard { LimitScope::PerShard } else { LimitScope::Whole }
+    }
+
     /// The engine's words for it.
     pub fn into_spec(self) -> Answered<ConstraintSpec> {
         let queue = match (self.queue, self.queue_glob) {
@@ -258,6 +267,9 @@ pub struct ConstraintShown {
     /// Most leased at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     running_max: Option<u64>,
+    /// Each shard limits its own jobs: the queues that it takes may be on several.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    per_shard: bool,
     /// Why it matches no new job: a later version of the server wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
@@ -312,6 +324,7 @@ impl ConstraintShown {
             per: matcher.per,
             rate,
             running_max: spec.and_then(|spec| spec.running_max),
+            per_shard: view.scope == LimitScope::PerShard,
             unreadable: view.spec.as_ref().err().map(ToString::to_string),
             buckets_count: view.buckets,
             left_out: view.left_out,

@@ -249,6 +249,11 @@ impl From<Rejection> for Problem {
             Rejection::OtherShard(shard) => {
                 Problem::new(Code::SeveralShards, detail).with("shard", shard)
             }
+            Rejection::SpansShards => Problem::new(
+                Code::SeveralShards,
+                "its queues may be on several shards, each of which counts its own jobs: name one queue, or \
+                 queues that have the same {...} before any * or ?, or say \"per_shard\": true",
+            ),
             Rejection::ServerFull => Problem::new(Code::ServerFull, detail),
             Rejection::OutOfRange(_) => Problem::new(Code::OutOfRange, detail),
             Rejection::NotFound => Problem::new(Code::JobNotFound, detail),

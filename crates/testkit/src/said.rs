@@ -30,12 +30,23 @@ impl Said {
     /// Waits for a line with this in it; those before it are forgotten.
     #[track_caller]
     pub fn await_line(&self, part: &str) -> String {
-        let mut before = Vec::new();
+        let line = self.await_line_or_end(part);
+        line.unwrap_or_else(|said| panic!("{part:?} was never said, but\n{said}"))
+    }
+
+    /// Waits for a line with this in it, as [`Said::await_line`]; what was said instead, if the output
+    /// ends before there is one.
+    #[track_caller]
+    pub fn await_line_or_end(&self, part: &str) -> Result<String, String> {
+        let mut before = String::new();
         loop {
             match self.0.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(part) => return line,
-                Ok(line) => before.push(line),
-                Err(error) => panic!("{part:?} was never said: {error}; {before:#?} was"),
+                Ok(line) if line.contains(part) => return Ok(line),
+                Ok(line) => before += &(line + "\n"),
+                Err(RecvTimeoutError::Disconnected) => return Err(before),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("neither {part:?} nor the end came; said was\n{before}")
+                }
             }
         }
     }
@@ -77,7 +88,9 @@ mod tests {
     fn lines_are_heard_in_order_up_to_the_one_that_is_awaited_and_then_to_the_end() {
         let said = Said::by(&b"one\ntwo \xff\nthree\nfour"[..]);
         assert_eq!(said.await_line("tw"), "two \u{fffd}");
-        assert_eq!(said.await_end(), "three\nfour\n");
+        assert_eq!(said.await_line_or_end("thr"), Ok("three".to_owned()));
+        assert_eq!(said.await_line_or_end("five"), Err("four\n".to_owned()));
+        assert_eq!(said.await_end(), "");
         assert_eq!(said.next_line_within_a_moment(), None);
     }
 }

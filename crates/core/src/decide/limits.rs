@@ -9,7 +9,7 @@ use crate::event::{ConstraintRemoved, ConstraintSet, Event, QueueSet, Relabelled
 use crate::job::{JobId, LABELS_MAX};
 use crate::queue::{
     AGING_MS_MAX, Constraint, FAIR_FIELD_BYTES_MAX, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX,
-    FAIR_WEIGHTS_MAX, Fair, FairWeight, QueueSettings, Rate,
+    FAIR_WEIGHTS_MAX, Fair, FairWeight, LimitScope, QueueSettings, Rate,
 };
 use crate::rejection::Rejection;
 use crate::state::{LiveJob, Queue, State};
@@ -81,12 +81,18 @@ fn fair_fits(fair: &Fair) -> bool {
 }
 
 /// Number 0 asks for a new number.
-pub(super) fn set_constraint(cx: &mut Context<'_>, rule: &Constraint) -> Decided {
+pub(super) fn set_constraint(
+    cx: &mut Context<'_>,
+    rule: &Constraint,
+    scope: LimitScope,
+) -> Decided {
     let is_unknown = rule.number != 0 && cx.state.constraint(rule.number).is_none();
     refuse_if(is_unknown, Rejection::NoConstraint)?;
     let is_too_many = rule.number == 0 && cx.state.constraints_count() >= CONSTRAINTS_MAX;
     refuse_if(is_too_many, Rejection::OutOfRange("the number of constraints"))?;
     refuse_if(cx.state.is_rebasing_constraint(rule.number), Rejection::Rebasing)?;
+    let spans_shards = cx.state.scope_of(rule) == LimitScope::PerShard;
+    refuse_if(spans_shards && scope == LimitScope::Whole, Rejection::SpansShards)?;
     let in_range = |value: u64| (1..=RATE_MAX).contains(&value);
     let fits = |rate: &Rate| [rate.count, rate.per_ms, rate.burst].into_iter().all(in_range);
     refuse_if(!rule.rate.as_ref().is_none_or(fits), Rejection::OutOfRange("rate"))?;

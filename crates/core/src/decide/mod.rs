@@ -250,7 +250,7 @@ fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
             update::update(cx, *id, None, change)
         }
         Command::SetQueue { name, settings } => limits::set_queue(cx, name, settings),
-        Command::SetConstraint(rule) => limits::set_constraint(cx, rule),
+        Command::SetConstraint(rule, scope) => limits::set_constraint(cx, rule, *scope),
         Command::RemoveConstraint { number } => limits::remove_constraint(cx, *number),
         Command::Relabel { id, revision, matched } => limits::relabel(cx, *id, *revision, matched),
         Command::NoteRelabelled { revision, below } => {

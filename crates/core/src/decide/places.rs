@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::places::{Known, PLACED_MAX, Placed, Stage};
 use crate::queue::{QUEUE_NAME_BYTES_MAX, QueueSettings};
 use crate::rejection::Rejection;
-use crate::seat::{JOBQ_QUEUE, Seat};
+use crate::seat::{JOBQ_QUEUE, Seat, hash_tag};
 use crate::state::State;
 
 /// A person moves a queue: decided on the first shard's log.
@@ -19,6 +19,7 @@ pub(super) fn place_queue(cx: &mut Context<'_>, queue: &Bytes, shard: u8) -> Dec
     let fits = (1..=QUEUE_NAME_BYTES_MAX).contains(&queue.len());
     refuse_if(!fits, Rejection::OutOfRange("queue name"))?;
     refuse_if(queue == JOBQ_QUEUE, Rejection::StaysPut)?;
+    refuse_if(hash_tag(queue).is_some(), Rejection::StaysTogether)?;
     let places = &cx.state.server().places;
     let before = places.placed(queue);
     let from = before.map_or(u32::from(seat.shard_of(queue)), |placed| placed.shard);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::{JobId, Status};
+use crate::queue::{LimitScope, QueuePattern};
 
 /// Groups whose jobs are counted in one look: a queue may have as many groups as its constraints have
 /// values.
@@ -251,6 +252,16 @@ impl State {
     /// The revision a constraint was set with.
     pub fn constraint_revision(&self, number: u32) -> Option<u64> {
         self.constraints.get(&number).map(|kept| kept.revision)
+    }
+
+    /// Whether the jobs that a constraint takes are all on one shard. One that cannot be read takes none.
+    pub fn scope_of(&self, rule: &Constraint) -> LimitScope {
+        let seat = self.server.seat().unwrap_or_default();
+        let queues = QueuePattern::decode(&rule.matcher);
+        match queues.is_ok_and(|queues| !seat.has_on_one_shard(&queues)) {
+            true => LimitScope::PerShard,
+            false => LimitScope::Whole,
+        }
     }
 
     /// How many buckets there are.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Compact};
 use spindle_core::job::Label;
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{Command, JobId, Rejection, Type};
 
 use crate::harness::{Server, complete, finish, submit};
@@ -54,7 +54,10 @@ fn settings_limits_and_the_server_are_carried_whole() {
     let settings = QueueSettings { paused: true, ..QueueSettings::default() };
     server.given(Command::SetQueue { name: Bytes::from_static(b"mail"), settings });
     let rate = Rate { count: 1, per_ms: 9_000, burst: 3 };
-    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
+    server.given(Command::SetConstraint(
+        Constraint { rate: Some(rate), ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     for value in 0..3 {
         server.given(submit(value + 1, "bill", |job| {
             job.labels = vec![Label { constraint: 1, value }];
@@ -81,7 +84,7 @@ fn a_level_survives_a_change_of_its_constraint_and_the_loss_of_older_records() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 60_000, burst: 1 };
     let mut rule = Constraint { rate: Some(rate), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule.clone()));
+    server.given(Command::SetConstraint(rule.clone(), LimitScope::Whole));
     server.given(submit(1, "bill", |job| {
         job.labels = vec![Label { constraint: 1, value: 0 }];
         job.constraints_revision = 1;
@@ -92,7 +95,7 @@ fn a_level_survives_a_change_of_its_constraint_and_the_loss_of_older_records() {
     let below = server.position;
     rule.number = 1;
     rule.name = Bytes::from_static(b"renamed");
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     for item in server.state.items_needing(below) {
         server.given(Command::Compact(item));
     }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use spindle_core::command::{Claim, Compact, Edit, Matched};
 use spindle_core::job::{Cause, Label};
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
 
 use crate::harness::{Server, complete, defaults, submit};
@@ -25,12 +25,15 @@ fn labelled(id: u64, revision: u64, value: u64) -> Command {
 
 fn rate(number: u32, count: u64, burst: u64) -> Command {
     let rate = Some(Rate { count, per_ms: 1_000_000, burst });
-    Command::SetConstraint(Constraint { number, rate, ..Constraint::default() })
+    Command::SetConstraint(Constraint { number, rate, ..Constraint::default() }, LimitScope::Whole)
 }
 
 fn running_max(number: u32, max: u64) -> Command {
     let running_max = Some(max);
-    Command::SetConstraint(Constraint { number, running_max, ..Constraint::default() })
+    Command::SetConstraint(
+        Constraint { number, running_max, ..Constraint::default() },
+        LimitScope::Whole,
+    )
 }
 
 /// Two jobs of each value, one of them done: every bucket is empty, and a job waits at it.
@@ -130,7 +133,10 @@ fn half_a_token_stays_half_a_token_whatever_a_token_takes_now() {
     let mut server = Server::new();
     let rate = |number, per_ms| {
         let rate = Some(Rate { count: 1, per_ms, burst: 1 });
-        Command::SetConstraint(Constraint { number, rate, ..Constraint::default() })
+        Command::SetConstraint(
+            Constraint { number, rate, ..Constraint::default() },
+            LimitScope::Whole,
+        )
     };
     server.given(rate(0, 10_000));
     for id in 1..=3 {

@@ -6,7 +6,7 @@ use spindle_core::job::Label;
 use spindle_core::payload::BytesRef;
 use spindle_core::queue::{
     Constraint, FAIR_KEY_BYTES_MAX, FAIR_WEIGHT_MAX, FAIR_WEIGHTS_MAX, Fair, FairWeight,
-    QueueSettings,
+    LimitScope, QueueSettings,
 };
 use spindle_core::{Command, Defaults, JobId, Rejection, Type};
 
@@ -149,7 +149,10 @@ fn a_key_with_one_job_at_a_time_gets_no_more_than_its_turns() {
 
 fn running_max(number: u32, max: u64) -> Command {
     let running_max = Some(max);
-    Command::SetConstraint(Constraint { number, running_max, ..Constraint::default() })
+    Command::SetConstraint(
+        Constraint { number, running_max, ..Constraint::default() },
+        LimitScope::Whole,
+    )
 }
 
 fn labelled(id: u64, key: &str, revision: u64, labels: &[(u32, u64)]) -> Command {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::command::{Claim, Extend, Select};
 use spindle_core::job::{Label, Origin};
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{
     Command, Decision, Event, Found, JobId, Rejection, Reservations, Status, Type, decide_lease,
 };
@@ -218,7 +218,7 @@ fn a_lease_leaves_as_many_jobs_as_are_reserved() {
 fn a_lease_leaves_as_many_starts_as_are_reserved_under_each_label() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     let number = server.state.constraints().next().expect("it is there").number;
     let revision = server.state.server().constraints_revision;
     for (id, queue, value) in [(1, "mail", 0), (2, "mail", 0), (3, "mail", 7), (4, "bill", 0)] {
@@ -243,7 +243,7 @@ fn a_lease_leaves_as_many_starts_as_are_reserved_under_each_label() {
 fn a_lease_looks_at_so_many_reserved_groups_and_at_no_more() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     let number = server.state.constraints().next().expect("it is there").number;
     let revision = server.state.server().constraints_revision;
     let mut reserved = Reservations::NONE;
@@ -281,8 +281,11 @@ fn a_paused_queue_gives_nothing_until_resumed() {
 fn a_waiting_group_is_served_by_age_once_its_limit_frees() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule.clone()));
-    server.given(Command::SetConstraint(Constraint { rate: None, ..Constraint::default() }));
+    server.given(Command::SetConstraint(rule.clone(), LimitScope::Whole));
+    server.given(Command::SetConstraint(
+        Constraint { rate: None, ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     let job = |id, value, priority| {
         submit(id, "mail", move |job| {
             job.priority = priority;
@@ -305,7 +308,7 @@ fn a_waiting_group_is_served_by_age_once_its_limit_frees() {
 fn a_small_job_is_not_hidden_behind_a_large_one_at_the_same_limit() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     let job = |id, len| {
         submit(id, "mail", move |job| {
             job.payload = BytesRef::logged(1, 9, len, Type::Bytes);
@@ -343,7 +346,10 @@ fn a_lease_that_needs_its_own_record_says_so() {
 fn a_foreground_lease_under_a_rate_logs_what_it_took() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 1_000, burst: 1 };
-    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
+    server.given(Command::SetConstraint(
+        Constraint { rate: Some(rate), ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     server.given(submit_by(Origin::Gearman, 1, "mail", |job| {
         job.foreground = true;
         job.payload = BytesRef::in_memory(Bytes::from_static(b"x"), Type::Bytes);

@@ -5,7 +5,7 @@ use spindle_core::command::{Claim, Edit, Matched};
 use spindle_core::event::Gone;
 use spindle_core::job::{Cause, Label, Origin};
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{Command, Defaults, Event, JobId, Rejection, Type};
 
 use crate::harness::{Server, complete, defaults, submit, submit_by};
@@ -43,7 +43,7 @@ fn settings_are_remembered_and_default_ones_forgotten() {
 fn every_value_has_its_own_bucket() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    assert_eq!(server.then(Command::SetConstraint(rule)), ["ConstraintSet"]);
+    assert_eq!(server.then(Command::SetConstraint(rule, LimitScope::Whole)), ["ConstraintSet"]);
     for (id, value) in [(1, 7), (2, 7), (3, 8)] {
         server.given(labelled(id, 1, value));
     }
@@ -58,7 +58,10 @@ fn every_value_has_its_own_bucket() {
 fn a_rate_gives_its_burst_and_then_its_pace_across_restarts() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 100, burst: 2 };
-    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
+    server.given(Command::SetConstraint(
+        Constraint { rate: Some(rate), ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     for id in 1..=4 {
         server.given(labelled(id, 1, 0));
     }
@@ -76,7 +79,7 @@ fn a_rate_gives_its_burst_and_then_its_pace_across_restarts() {
 fn a_removed_constraint_holds_nothing_back() {
     let mut server = Server::new();
     let rule = Constraint { running_max: Some(0), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     server.given(labelled(1, 1, 0));
     assert_eq!(server.lease("mail"), None);
     assert_eq!(server.then(Command::RemoveConstraint { number: 1 }), ["ConstraintRemoved"]);
@@ -88,14 +91,17 @@ fn a_removed_constraint_holds_nothing_back() {
 fn a_changed_constraint_keeps_its_number_and_raises_the_revision() {
     let mut server = Server::new();
     let mut rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule.clone()));
+    server.given(Command::SetConstraint(rule.clone(), LimitScope::Whole));
     rule.number = 1;
     rule.running_max = Some(2);
-    server.given(Command::SetConstraint(rule.clone()));
+    server.given(Command::SetConstraint(rule.clone(), LimitScope::Whole));
     assert_eq!(server.state.server().constraints_revision, 2);
     assert_eq!(server.state.constraints().count(), 1);
     rule.number = 5;
-    assert_eq!(server.refused(Command::SetConstraint(rule)), Rejection::NoConstraint);
+    assert_eq!(
+        server.refused(Command::SetConstraint(rule, LimitScope::Whole)),
+        Rejection::NoConstraint
+    );
 }
 
 #[test]
@@ -104,7 +110,7 @@ fn a_relabelled_job_counts_under_its_new_label() {
     server.given(submit(1, "mail", |_| {}));
     server.given(submit(2, "mail", |_| {}));
     let rule = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     server.lease("mail").expect("ready");
     for id in [1, 2] {
         let relabel = relabel(id, 1, vec![Label { constraint: 1, value: 0 }]);
@@ -238,7 +244,10 @@ fn there_are_at_most_so_many_queues_until_one_is_forgotten() {
 fn a_constraint_has_a_bounded_number_of_values_and_forgets_the_full_ones() {
     let mut server = Server::with(Defaults { values_max: 2, ..defaults() });
     let rate = Rate { count: 1, per_ms: 5_000, burst: 1 };
-    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
+    server.given(Command::SetConstraint(
+        Constraint { rate: Some(rate), ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     server.given(labelled(1, 1, 7));
     server.given(labelled(2, 1, 8));
     assert_eq!(server.refused(labelled(3, 1, 9)), Rejection::TooManyValues);
@@ -261,7 +270,10 @@ fn a_constraint_has_a_bounded_number_of_values_and_forgets_the_full_ones() {
 fn many_full_buckets_are_forgotten_in_bounded_steps() {
     let mut server = Server::new();
     let rate = Rate { count: 1, per_ms: 1_000, burst: 1 };
-    server.given(Command::SetConstraint(Constraint { rate: Some(rate), ..Constraint::default() }));
+    server.given(Command::SetConstraint(
+        Constraint { rate: Some(rate), ..Constraint::default() },
+        LimitScope::Whole,
+    ));
     for id in 1..=600 {
         server.given(labelled(id, 1, id));
         let (_, claim) = server.lease("mail").expect("its bucket is full");
@@ -281,7 +293,7 @@ fn a_bucket_that_was_full_is_full_by_a_new_rule_whether_it_was_forgotten_or_not(
     let mut server = Server::new();
     let rate = |burst| Rate { count: 1, per_ms: 1_000, burst };
     let mut rule = Constraint { rate: Some(rate(1)), ..Constraint::default() };
-    server.given(Command::SetConstraint(rule.clone()));
+    server.given(Command::SetConstraint(rule.clone(), LimitScope::Whole));
     server.given(labelled(1, 1, 0));
     let (_, claim) = server.lease("mail").expect("its bucket is full");
     server.given(complete(claim));
@@ -289,7 +301,7 @@ fn a_bucket_that_was_full_is_full_by_a_new_rule_whether_it_was_forgotten_or_not(
     assert_eq!(server.state.buckets_count(), 0, "forgotten at once");
     rule.number = 1;
     rule.rate = Some(rate(3));
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     (2..=5).for_each(|id| drop(server.given(labelled(id, 2, 0))));
     server.state = server.folded(0);
     let given = (2..=5).filter(|_| server.lease("mail").is_some()).count();
@@ -300,7 +312,7 @@ fn a_bucket_that_was_full_is_full_by_a_new_rule_whether_it_was_forgotten_or_not(
 fn a_submit_that_knows_too_few_constraints_is_refused_even_without_labels() {
     let mut server = Server::new();
     server.given(submit(1, "mail", |_| {}));
-    server.given(Command::SetConstraint(Constraint::default()));
+    server.given(Command::SetConstraint(Constraint::default(), LimitScope::Whole));
     assert_eq!(server.refused(submit(2, "mail", |_| {})), Rejection::StaleConstraints);
     let knowing = submit(2, "mail", |job| job.constraints_revision = 1);
     assert_eq!(server.then(knowing), ["Submitted"]);

@@ -1,9 +1,10 @@
 //! Queues that move between shards.
 
+use bytes::Bytes;
 use spindle_core::command::{FireSchedule, Occasion, OpenBatch, SetSchedule};
 use spindle_core::job::{JOB_ID_SEQUENCE_END, OnDead, Origin, Scope};
 use spindle_core::places::{Known, PLACED_MAX, Stage};
-use spindle_core::queue::QueueSettings;
+use spindle_core::queue::{Constraint, LimitScope, QueuePattern, QueueSettings};
 use spindle_core::schedule::Schedule;
 use spindle_core::seat::{JOBQ_QUEUE, Seat};
 use spindle_core::{BytesRef, Command, JobId, Rejection, Type};
@@ -108,6 +109,8 @@ fn what_cannot_move_is_refused() {
     assert_eq!(server.refused(know(&mail, 1, 3)), Rejection::OutOfRange("shard"));
     let jobq = String::from_utf8_lossy(JOBQ_QUEUE).into_owned();
     assert_eq!(server.refused(place(&jobq, 1)), Rejection::StaysPut);
+    let tagged = place("{mail}.fast", 1);
+    assert_eq!(server.refused(tagged), Rejection::StaysTogether);
     for name in [String::new(), "x".repeat(513)] {
         assert_eq!(server.refused(place(&name, 1)), Rejection::OutOfRange("queue name"));
     }
@@ -119,6 +122,33 @@ fn what_cannot_move_is_refused() {
     }
     let one_more = place(&on_first.next().expect("one of many"), 1);
     assert_eq!(server.refused(one_more), Rejection::OutOfRange("number of moved queues"));
+}
+
+#[test]
+fn one_limit_of_several_shards_is_refused() {
+    let name = |name: &'static str| Bytes::from_static(name.as_bytes());
+    let rule = |queue: &QueuePattern| {
+        let mut matcher = Vec::new();
+        queue.encode(&mut matcher);
+        Constraint { matcher: matcher.into(), running_max: Some(1), ..Constraint::default() }
+    };
+    let several = [QueuePattern::Any, QueuePattern::Glob(name("mail.*"))];
+    let one = [QueuePattern::Exact(name("mail")), QueuePattern::Glob(name("{mail}.*"))];
+    let (mut shared, mut alone) = (shard(1), Server::new());
+    for queue in &several {
+        let put = Command::SetConstraint(rule(queue), LimitScope::Whole);
+        assert_eq!(shared.refused(put.clone()), Rejection::SpansShards, "{queue:?}");
+        assert_eq!(alone.then(put), ["ConstraintSet"], "{queue:?}");
+        let put = Command::SetConstraint(rule(queue), LimitScope::PerShard);
+        assert_eq!(shared.then(put), ["ConstraintSet"], "{queue:?}");
+    }
+    for queue in &one {
+        let put = Command::SetConstraint(rule(queue), LimitScope::Whole);
+        assert_eq!(shared.then(put), ["ConstraintSet"], "{queue:?}");
+    }
+    let unreadable = Constraint { matcher: name("m"), ..rule(&one[0]) };
+    let put = Command::SetConstraint(unreadable, LimitScope::Whole);
+    assert_eq!(shared.then(put), ["ConstraintSet"], "it takes no queue");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use spindle_core::job::{
     Cause, JOB_ID_END, JOB_ID_SEQUENCE_END, JobOptions, Label, Origin, Scope, TraceParent,
 };
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::QueueSettings;
+use spindle_core::queue::{LimitScope, QueueSettings};
 use spindle_core::seat::Seat;
 use spindle_core::{Command, JobId, Rejection, Status, Type};
 
@@ -159,7 +159,7 @@ fn what_is_outside_its_limits_is_refused() {
 fn labels_made_for_other_constraints_are_refused() {
     let mut server = Server::new();
     let rule = spindle_core::queue::Constraint { running_max: Some(1), ..Default::default() };
-    server.given(Command::SetConstraint(rule));
+    server.given(Command::SetConstraint(rule, LimitScope::Whole));
     let labelled = |revision| {
         submit(1, "mail", |job| {
             job.labels = vec![Label { constraint: 1, value: 0 }];

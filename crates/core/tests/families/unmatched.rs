@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
-use spindle_core::queue::{Constraint, QueuePattern, QueueSettings};
+use spindle_core::queue::{Constraint, LimitScope, QueuePattern, QueueSettings};
 use spindle_core::{Command, JobId};
 
 use crate::harness::{Server, complete, lease_of, submit};
@@ -20,7 +20,10 @@ fn matcher(field: u8, text: &str) -> Bytes {
 
 fn stop(number: u32, matcher: Bytes) -> Command {
     let running_max = Some(0);
-    Command::SetConstraint(Constraint { number, matcher, running_max, ..Constraint::default() })
+    Command::SetConstraint(
+        Constraint { number, matcher, running_max, ..Constraint::default() },
+        LimitScope::Whole,
+    )
 }
 
 fn matched(server: &Server, below: u64) -> Command {
@@ -99,7 +102,10 @@ fn a_limit_that_lets_some_start_does_not_wait_for_matching() {
     let rule = |number, max| {
         let matcher = matcher(2, "mail");
         let running_max = Some(max);
-        Command::SetConstraint(Constraint { number, matcher, running_max, ..Default::default() })
+        Command::SetConstraint(
+            Constraint { number, matcher, running_max, ..Default::default() },
+            LimitScope::Whole,
+        )
     };
     server.given(rule(0, 1));
     assert_eq!(leased(&mut server, "mail"), Some(1));
@@ -152,7 +158,7 @@ fn queues_with_jobs_that_compete_again_are_named() {
 fn a_group_that_is_put_aside_leaves_its_bucket_to_the_others() {
     let mut server = Server::new();
     let limit = Constraint { running_max: Some(1), ..Constraint::default() };
-    server.given(Command::SetConstraint(limit));
+    server.given(Command::SetConstraint(limit, LimitScope::Whole));
     server.given(matched(&server, u64::MAX));
     let limited = |id: u64, priority: i64, other: u32| {
         submit(id, "mail", move |job| {

@@ -5,7 +5,7 @@ use spindle_core::audit::{Action, AuditEntry};
 use spindle_core::command::{Audited, Claim, Edit, Extend, Matched, Select};
 use spindle_core::job::{Cause, Label, OnDead, Origin, Scope, TraceParent};
 use spindle_core::payload::BytesRef;
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{Command, Found, JobId, Status, Type};
 
 use super::{Draw, Server, finish, key, lease_with, submit_by};
@@ -232,11 +232,14 @@ fn random_limit(draw: &mut Draw<'_>, server: &Server) -> Command {
     }
     let rate =
         Rate { count: 1 + draw.below(3), per_ms: 1 + draw.below(3_000), burst: 1 + draw.below(3) };
-    Command::SetConstraint(Constraint {
-        number: 0,
-        name: Bytes::from_static(b"limit"),
-        matcher: Bytes::new(),
-        rate: draw.one_in(2).then_some(rate),
-        running_max: Some(1 + draw.below(3)),
-    })
+    Command::SetConstraint(
+        Constraint {
+            number: 0,
+            name: Bytes::from_static(b"limit"),
+            matcher: Bytes::new(),
+            rate: draw.one_in(2).then_some(rate),
+            running_max: Some(1 + draw.below(3)),
+        },
+        LimitScope::Whole,
+    )
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use spindle_core::audit::Action;
 use spindle_core::job::{JobId, Label};
-use spindle_core::queue::{Constraint, Rate};
+use spindle_core::queue::{Constraint, LimitScope, Rate};
 use spindle_core::{Command, JobImage, Rejection, State, Tries, Type};
 
 use super::labelling::bytes_type;
@@ -53,6 +53,8 @@ pub struct ConstraintView {
     pub name: String,
     /// Changes with every put.
     pub revision: u64,
+    /// Whether each shard limits its own jobs.
+    pub scope: LimitScope,
     /// What was put; or why that cannot be read.
     pub spec: Result<ConstraintSpec, UnreadableMatcher>,
     /// So many values have a bucket: unfinished jobs, or tokens that are not back yet.
@@ -150,11 +152,12 @@ impl Inner {
 impl People<'_> {
     /// Puts a constraint, new or changed. Jobs that come from now on fall under it; those that are
     /// there are matched one after the other, see [`Constraints::relabelling`]. Putting what is
-    /// there already changes nothing.
+    /// there already changes nothing. One limit of several shards is refused.
     pub fn put_constraint(
         self,
         name: &str,
         spec: &ConstraintSpec,
+        scope: LimitScope,
         expected: Expected,
     ) -> Gated<Result<PutConstraint, Refused>> {
         if check_name(name).and_then(|()| spec.check()).is_err() {
@@ -163,7 +166,7 @@ impl People<'_> {
         let matcher = encode_matcher(&spec.matcher);
         let put = loop {
             let mut inner = self.engine.enter();
-            match inner.put_constraint(self.audit, name, &matcher, spec, expected) {
+            match inner.put_constraint(self.audit, name, &matcher, (spec, scope), expected) {
                 // Every entry rebases some of it: others come in between.
                 Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
                 put => break inner.changed(put),
@@ -274,6 +277,7 @@ impl Constraints<'_> {
             number: rule.number,
             name: String::from_utf8_lossy(&rule.name).into_owned(),
             revision: state.constraint_revision(rule.number).unwrap_or_default(),
+            scope: state.scope_of(rule),
             spec,
             buckets: state.buckets_count_of(rule.number),
             left_out: self.0.shared.rules.newest().left_out(rule.number),
@@ -367,7 +371,7 @@ impl Inner {
         audit: &mut Audit,
         name: &str,
         matcher: &Bytes,
-        spec: &ConstraintSpec,
+        (spec, scope): (&ConstraintSpec, LimitScope),
         expected: Expected,
     ) -> Result<PutConstraint, Rejection> {
         let before = self.constraint_named(name).cloned();
@@ -379,13 +383,14 @@ impl Inner {
             rate: spec.rate,
             running_max: spec.running_max,
         };
-        if before.as_ref() == Some(&rule) {
+        let is_refused = scope == LimitScope::Whole && self.state.scope_of(&rule) != scope;
+        if before.as_ref() == Some(&rule) && !is_refused {
             let revision = self.state.constraint_revision(rule.number).unwrap_or_default();
             return Ok(PutConstraint { created: false, revision });
         }
         let created = before.is_none();
         let deed = put_deed(name, before.as_ref(), &rule);
-        let revision = self.set_constraint(audit, deed, rule, before.as_ref())?;
+        let revision = self.set_constraint(audit, deed, (rule, scope), before.as_ref())?;
         Ok(PutConstraint { created, revision })
     }
 
@@ -395,12 +400,12 @@ impl Inner {
         &mut self,
         audit: &mut Audit,
         deed: Deed,
-        rule: Constraint,
+        (rule, scope): (Constraint, LimitScope),
         before: Option<&Constraint>,
     ) -> Result<u64, Rejection> {
         let matches_as_before = before.is_some_and(|before| before.matcher == rule.matcher);
         let was_done = self.state.is_relabelled();
-        self.run_for(audit, deed, Some(Command::SetConstraint(rule)), None)?;
+        self.run_for(audit, deed, Some(Command::SetConstraint(rule, scope)), None)?;
         let revision = self.state.server().constraints_revision;
         let nobody = self.state.jobs_count() == self.state.finished_count();
         if (matches_as_before && was_done) || nobody {

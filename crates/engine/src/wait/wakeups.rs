@@ -122,6 +122,7 @@ mod tests {
     use spindle_core::audit::Actor;
     use spindle_core::command::{Lease, Select, Submit};
     use spindle_core::job::Origin;
+    use spindle_core::queue::LimitScope;
     use spindle_core::{BytesRef, JobId, Type};
     use spindle_log::MemoryLog;
 
@@ -243,7 +244,7 @@ mod tests {
         let spec = ConstraintSpec { matcher: Matcher::default(), rate: None, running_max: Some(1) };
         let mut somebody = Audit::new(Actor::default());
         let people = bench.engine.people(&mut somebody);
-        let put = people.put_constraint("one", &spec, Expected::Any);
+        let put = people.put_constraint("one", &spec, LimitScope::Whole, Expected::Any);
         put.without_waiting(TEST).unwrap();
         bench.add(&queue);
         assert!(matches!(bench.lease(1, &queue, 0), LeaseReply::Leased(..)));

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
 use spindle_core::job::Origin;
+use spindle_core::queue::LimitScope;
 use spindle_core::{Defaults, JobId};
 use spindle_engine::{Audit, AuditFilter, Expected, JobRef, Options};
 use spindle_matching::{ConstraintSpec, Matcher};
@@ -138,7 +139,10 @@ fn what_is_refused_or_changes_nothing_leaves_no_entry() {
     for _ in 0..2 {
         let mut person = person();
         let people = bench.engine.people(&mut person);
-        people.put_constraint("c", &spec, Expected::Any).value().expect("is taken");
+        people
+            .put_constraint("c", &spec, LimitScope::Whole, Expected::Any)
+            .value()
+            .expect("is taken");
     }
     assert_eq!(entries(&bench).len(), 1, "the second one was there already");
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use spindle_core::audit::Action;
 use spindle_core::command::{Command, Edit, Submit};
 use spindle_core::job::{Label, Origin};
-use spindle_core::queue::Rate;
+use spindle_core::queue::{LimitScope, Rate};
 use spindle_core::{BytesRef, JobId, Rejection, Status, Type};
 use spindle_engine::{
     Committed, Condition, ConstraintSpec, Expected, Matcher, NewJob, Options, Payload,
@@ -40,7 +40,7 @@ pub fn put(bench: &Bench, name: &str, spec: &ConstraintSpec) -> u64 {
     bench
         .engine
         .people(&mut somebody())
-        .put_constraint(name, spec, Expected::Any)
+        .put_constraint(name, spec, LimitScope::Whole, Expected::Any)
         .value()
         .expect("it is taken")
         .revision
@@ -136,10 +136,10 @@ fn a_set_that_changed_behind_the_matchers_back_is_matched_again() {
         running_max: Some(0),
         ..Default::default()
     };
-    bench.execute(Command::SetConstraint(rule.clone()));
+    bench.execute(Command::SetConstraint(rule.clone(), LimitScope::Whole));
     let one = bench.add("q", b"");
     assert_eq!(numbers(&bench, one), [1]);
-    bench.execute(Command::SetConstraint(rule));
+    bench.execute(Command::SetConstraint(rule, LimitScope::Whole));
     let mut one = VecDeque::from([new_job(plain("q"), b"")]);
     let mut taken = bench.engine.jobs().submit_batch(&mut one);
     let two = taken.remove(0).value().expect("taken");
@@ -395,34 +395,34 @@ fn puts_and_removals_compare_the_revision() {
     };
     let first = engine
         .people(&mut somebody())
-        .put_constraint("few", &spec, Expected::Nothing)
+        .put_constraint("few", &spec, LimitScope::Whole, Expected::Nothing)
         .value()
         .expect("there is none");
     assert_eq!((first.created, first.revision), (true, 1));
     assert!(stale(
         engine
             .people(&mut somebody())
-            .put_constraint("few", &spec, Expected::Nothing)
+            .put_constraint("few", &spec, LimitScope::Whole, Expected::Nothing)
             .value()
             .map(|_| ())
     ));
     assert!(stale(
         engine
             .people(&mut somebody())
-            .put_constraint("few", &spec, Expected::Revision(9))
+            .put_constraint("few", &spec, LimitScope::Whole, Expected::Revision(9))
             .value()
             .map(|_| ())
     ));
     let same = engine
         .people(&mut somebody())
-        .put_constraint("few", &spec, Expected::Revision(1))
+        .put_constraint("few", &spec, LimitScope::Whole, Expected::Revision(1))
         .value()
         .expect("as before");
     assert_eq!((same.created, same.revision), (false, 1), "nothing changed");
     let more = few(in_queue("q"), 2);
     let second = engine
         .people(&mut somebody())
-        .put_constraint("few", &more, Expected::Revision(1))
+        .put_constraint("few", &more, LimitScope::Whole, Expected::Revision(1))
         .value()
         .expect("newest");
     assert_eq!((second.created, second.revision), (false, 2));
@@ -431,7 +431,7 @@ fn puts_and_removals_compare_the_revision() {
     assert!(absent(
         engine
             .people(&mut somebody())
-            .put_constraint("new", &spec, Expected::Revision(1))
+            .put_constraint("new", &spec, LimitScope::Whole, Expected::Revision(1))
             .value()
             .map(|_| ())
     ));
@@ -457,12 +457,16 @@ fn puts_and_removals_compare_the_revision() {
     assert!(
         engine
             .people(&mut somebody())
-            .put_constraint("few", &nothing, Expected::Any)
+            .put_constraint("few", &nothing, LimitScope::Whole, Expected::Any)
             .value()
             .is_err()
     );
     assert!(
-        engine.people(&mut somebody()).put_constraint("", &more, Expected::Any).value().is_err()
+        engine
+            .people(&mut somebody())
+            .put_constraint("", &more, LimitScope::Whole, Expected::Any)
+            .value()
+            .is_err()
     );
 }
 

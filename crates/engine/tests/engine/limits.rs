@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spindle_core::JobId;
 use spindle_core::command::{Command, Matched, Submit};
 use spindle_core::job::Label;
-use spindle_core::queue::{Constraint, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings, Rate};
 use spindle_core::{Defaults, Rejection, Status};
 use spindle_engine::{Options, Refused};
 use spindle_testkit::disk::SimDisk;
@@ -12,7 +12,7 @@ use spindle_testkit::disk::SimDisk;
 use crate::harness::{Bench, TakeApart, new_job, noise, plain};
 
 fn constrain(bench: &Bench, rule: Constraint) -> u32 {
-    bench.execute(Command::SetConstraint(rule));
+    bench.execute(Command::SetConstraint(rule, LimitScope::Whole));
     bench.engine.inspect(|state| state.constraints().last().expect("just set").number)
 }
 
@@ -128,7 +128,10 @@ fn changing_relabelling_and_removing_let_go_of_what_was_held_back() {
     bench.execute(Command::Relabel { id: jobs[2], revision: None, matched });
     assert_eq!(bench.handed(), Some((first, jobs[2])));
     let second = bench.wait(2, "q", 60_000);
-    bench.execute(Command::SetConstraint(Constraint { number, ..running_max(2) }));
+    bench.execute(Command::SetConstraint(
+        Constraint { number, ..running_max(2) },
+        LimitScope::Whole,
+    ));
     assert_eq!(bench.handed(), Some((second, jobs[1])));
     let third = bench.wait(3, "q", 60_000);
     assert_eq!(bench.handed(), None);

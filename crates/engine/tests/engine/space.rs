@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spindle_core::command::{Claim, Command};
 use spindle_core::job::{Backoff, Label};
-use spindle_core::queue::{Constraint, QueueSettings};
+use spindle_core::queue::{Constraint, LimitScope, QueueSettings};
 use spindle_core::{JobId, State, Status, Type};
 use spindle_engine::{Payload, WorkResult};
 use spindle_testkit::disk::SimDisk;
@@ -80,11 +80,14 @@ fn furnish(bench: &Bench) -> Vec<(JobId, Status)> {
     bench.execute(queue(b"paused", QueueSettings { paused: true, ..QueueSettings::default() }));
     bench
         .execute(queue(b"tuned", QueueSettings { fails_max: Some(4), ..QueueSettings::default() }));
-    bench.execute(Command::SetConstraint(Constraint {
-        name: Bytes::from_static(b"one at a time"),
-        running_max: Some(1),
-        ..Constraint::default()
-    }));
+    bench.execute(Command::SetConstraint(
+        Constraint {
+            name: Bytes::from_static(b"one at a time"),
+            running_max: Some(1),
+            ..Constraint::default()
+        },
+        LimitScope::Whole,
+    ));
     let revision = bench.engine.inspect(|state| state.server().constraints_revision);
     let limited = || {
         let mut submit = plain("limited");

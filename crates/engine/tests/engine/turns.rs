@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spindle_core::command::Lease;
-use spindle_core::queue::Rate;
+use spindle_core::queue::{LimitScope, Rate};
 use spindle_core::{JobId, Type};
 use spindle_engine::{
     Answer, ConnectionId, ConstraintSpec, Expected, LeaseReply, Matcher, NewJob, Payload,
@@ -53,7 +53,7 @@ fn limit(bench: &Bench, matcher: Matcher, running_max: u64) {
     bench
         .engine
         .people(&mut somebody())
-        .put_constraint("limit", &spec, Expected::Any)
+        .put_constraint("limit", &spec, LimitScope::Whole, Expected::Any)
         .value()
         .unwrap();
 }
@@ -429,7 +429,7 @@ fn a_sleeper_has_its_share_of_a_queue_with_a_rate() {
     bench
         .engine
         .people(&mut somebody())
-        .put_constraint("rate", &spec, Expected::Any)
+        .put_constraint("rate", &spec, LimitScope::Whole, Expected::Any)
         .value()
         .unwrap();
     add_many(&bench, 1000);

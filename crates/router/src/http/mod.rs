@@ -8,18 +8,21 @@
 //!   request is sent again only if no byte of it has left.
 //! - `asked.rs`, `place.rs`: what a request says, and which shard that is.
 //! - `submit.rs`, `flock.rs`, `bulk.rs`, `schedules.rs`: requests whose body names queues.
+//! - `jobq.rs`: Jobq's lists, queries and polls.
 //! - `lease.rs`, `reports.rs`, `take_back.rs`: what workers do. A lease that reaches nobody goes back.
-//! - `lists.rs`, `cursor.rs`, `sums.rs`, `metrics.rs`, `events.rs`: answers of all shards as one.
+//! - `lists.rs`, `cursor.rs`, `constraints.rs`, `sums.rs`, `metrics.rs`, `events.rs`: answers of all shards as one.
 //!
 //! What the router cannot read, it sends to a shard as it is, which says what is wrong with it in the
 //! words of its door.
 
 mod asked;
 mod bulk;
+mod constraints;
 mod cursor;
 mod events;
 mod flock;
 mod idle;
+mod jobq;
 mod lease;
 mod line;
 mod lists;

@@ -17,7 +17,9 @@ use super::asked::{Asked, Head};
 use super::place::{Place, queue_of};
 use super::shards::{Missed, Refusal, Shards, whole};
 use super::table::{Rule, rule_of};
-use super::{bulk, events, flock, lease, lists, queues, reports, schedules, submit, sums};
+use super::{
+    bulk, constraints, events, flock, jobq, lease, lists, queues, reports, schedules, submit, sums,
+};
 use crate::{Placement, Reach, Shard};
 
 /// Sends requests over HTTP to shards.
@@ -97,6 +99,8 @@ impl Routing {
                 let (head, bytes) = asked.read(self.limits).await?;
                 submit::offer(self, &head, &bytes, &named_of(&head, shards)?).await?.answer(&head)
             }
+            Rule::JobqList if named.is_none() => jobq::list(self, asked).await,
+            Rule::JobqPoll if named.is_none() => jobq::poll(self, asked).await,
             Rule::Lease => lease::lease(self, asked).await,
             Rule::Reports => reports::reports(self, asked).await,
             _ => match named {
@@ -121,7 +125,9 @@ impl Routing {
                 Place::Somewhere => self.find(asked).await,
             },
             Rule::Schedule => self.find(asked).await,
-            Rule::Every => self.every(asked).await,
+            Rule::Every => Ok(self.every(asked).await?.remove(0).1),
+            Rule::PutConstraint => constraints::put(self, asked).await,
+            Rule::Constraints(about) => constraints::answer(self, about, &asked.head).await,
             Rule::List(kind) => lists::list(self, kind, asked).await,
             Rule::Sum(sum) => sums::sum(self, sum, asked).await,
             Rule::Events => events::follow(self, asked).await,
@@ -148,10 +154,16 @@ impl Routing {
 
     /// The same for a request whose body was read.
     pub async fn find_read(&self, head: &Head, bytes: Bytes) -> Outcome {
+        let shards: Vec<Shard> = self.placement.shards().collect();
+        self.find_among(&shards, head, bytes).await
+    }
+
+    /// The same in an order of its own.
+    pub async fn find_among(&self, shards: &[Shard], head: &Head, bytes: Bytes) -> Outcome {
         let (mut absent, mut missed) = (None, None);
-        for shard in self.placement.shards() {
+        for shard in shards {
             let request = head.with_bytes(bytes.clone());
-            match self.shards.send(shard, &head.peer, request).await {
+            match self.shards.send(*shard, &head.peer, request).await {
                 Ok(answer) if answer.status() == StatusCode::NOT_FOUND => {
                     absent.get_or_insert(answer);
                 }
@@ -170,28 +182,32 @@ impl Routing {
         }
     }
 
-    /// Has all shards do the same. What the request says about what must be there is asked of the first
-    /// one, whose answer is given if the others did it, too. What a removal does not find on one shard
-    /// may be on another, if an earlier request did not come to its end.
-    async fn every(&self, asked: Asked) -> Outcome {
+    /// Has all shards do the same, and returns their answers, at least one: the first is the answer, and
+    /// the others did it, too, if it says so. What the request says about what must be there is asked of
+    /// the first shard. What a removal does not find on one shard may be on another, if an earlier request
+    /// did not come to its end.
+    pub async fn every(&self, asked: Asked) -> Result<Vec<(Shard, Response)>, Refusal> {
         let (head, bytes) = asked.read(self.limits).await?;
         let is_gone = |answer: &Response| {
             head.method == Method::DELETE && answer.status() == StatusCode::NOT_FOUND
         };
-        let mut done = self.pass_read(&head, bytes.clone(), Shard::FIRST).await?;
-        if !done.status().is_success() && !is_gone(&done) {
+        let first = self.pass_read(&head, bytes.clone(), Shard::FIRST).await?;
+        let fails = |answer: &Response| !answer.status().is_success() && !is_gone(answer);
+        let is_over = fails(&first);
+        let mut done = vec![(Shard::FIRST, first)];
+        if is_over {
             return Ok(done);
         }
-        let head = head.unconditional();
+        let others = head.unconditional();
         for shard in self.placement.shards().filter(|shard| *shard != Shard::FIRST) {
-            let answer = self.pass_read(&head, bytes.clone(), shard).await?;
-            match answer.status().is_success() {
-                true if is_gone(&done) => done = answer,
-                true => {}
-                false if is_gone(&answer) => {}
-                false => return Ok(answer),
+            let answer = self.pass_read(&others, bytes.clone(), shard).await?;
+            if fails(&answer) {
+                return Ok(vec![(shard, answer)]);
             }
+            done.push((shard, answer));
         }
+        // Whoever did remove it says so.
+        done.sort_by_key(|(_, answer)| is_gone(answer));
         Ok(done)
     }
 

@@ -30,13 +30,15 @@ pub(super) async fn sum(routing: &Routing, sum: Sum, asked: Asked) -> Outcome {
         Sum::History => history(routing, head).await,
         Sum::QueuesHistory => queues_history(routing, head).await,
         Sum::Failures => failures(routing, head).await,
-        Sum::Held => held(routing, head).await,
         Sum::Metrics => metrics::metrics(routing, head).await,
     }
 }
 
 /// The answers of all shards as objects.
-async fn objects(routing: &Routing, head: &Head) -> Result<Vec<Map<String, Value>>, Refusal> {
+pub(super) async fn objects(
+    routing: &Routing,
+    head: &Head,
+) -> Result<Vec<Map<String, Value>>, Refusal> {
     let answers = routing.gather(head, |_| head.query.clone()).await?;
     let read = |(shard, bytes): &(Shard, Bytes)| {
         said(bytes).ok_or_else(|| Refusal::from(Missed::BrokeOff(*shard)))
@@ -48,14 +50,14 @@ fn count(object: &Map<String, Value>, field: &str) -> u64 {
     object.get(field).and_then(number).unwrap_or(0)
 }
 
-fn list(object: &mut Map<String, Value>, field: &str) -> Vec<Value> {
+pub(super) fn list(object: &mut Map<String, Value>, field: &str) -> Vec<Value> {
     match object.remove(field) {
         Some(Value::Array(list)) => list,
         _ => Vec::new(),
     }
 }
 
-fn objects_of(values: Vec<Value>) -> impl Iterator<Item = Map<String, Value>> {
+pub(super) fn objects_of(values: Vec<Value>) -> impl Iterator<Item = Map<String, Value>> {
     values.into_iter().filter_map(|value| match value {
         Value::Object(object) => Some(object),
         _ => None,
@@ -106,7 +108,7 @@ async fn history(routing: &Routing, head: &Head) -> Outcome {
     Ok(json(written(&answer)))
 }
 
-fn given_limit(head: &Head, usual: usize, most: usize) -> usize {
+pub(super) fn given_limit(head: &Head, usual: usize, most: usize) -> usize {
     let given = head.params("limit").next();
     let given = given.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
     given.unwrap_or(usual).clamp(1, most)
@@ -177,22 +179,6 @@ fn add_group(sum: &mut Map<String, Value>, mut group: Map<String, Value>) {
     queues.sort_by_key(|queue| std::cmp::Reverse(number(&queue["count"])));
     sum.insert("queues".to_owned(), queues.into());
     add(sum, &group, &["count"]);
-}
-
-/// `GET /api/v1/constraints/{name}/held`
-async fn held(routing: &Routing, head: &Head) -> Outcome {
-    let mut all = objects(routing, head).await?;
-    let limit = given_limit(head, 100, 512);
-    let mut queues: Vec<Value> = all.iter_mut().flat_map(|it| list(it, "queues")).collect();
-    queues.sort_by_key(|queue| std::cmp::Reverse(number(&queue["jobs"])));
-    let is_partial =
-        queues.len() > limit || all.iter().any(|it| it.get("partial") == Some(&true.into()));
-    queues.truncate(limit);
-    let mut answer = json!({ "queues": queues });
-    if is_partial {
-        answer["partial"] = true.into();
-    }
-    Ok(json(written(&answer)))
 }
 
 /// `GET /api/v1/server`: what the first shard that answers says of itself, with the jobs of all, and what

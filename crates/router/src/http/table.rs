@@ -47,10 +47,18 @@ pub(super) enum Rule {
     List(Kind),
     /// By all shards, whose numbers are added up.
     Sum(Sum),
+    /// By all shards, one after the other, and shown with the numbers of all.
+    PutConstraint,
+    /// By all shards: what the first one says, with the numbers of all.
+    Constraints(About),
     /// By all shards, as what happens comes.
     Events,
     /// By the shard of the queue in the query, or the first.
     JobqCreate,
+    /// By all shards, one behind the other.
+    JobqList,
+    /// By whichever shard has a job.
+    JobqPoll,
 }
 
 /// What is added up.
@@ -61,12 +69,21 @@ pub(super) enum Sum {
     QueuesHistory,
     Failures,
     Metrics,
+}
+
+/// What is asked about constraints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum About {
+    Page,
+    One,
+    Buckets,
     Held,
 }
 
 use Rule::{
-    ApplySchedules, Batch, Bulk, Events, Every, First, Import, Job, JobEdit, JobqCreate, Lease,
-    List, Named, OpenBatch, PutSchedule, Queue, Reports, Schedule, Submit, SubmitMany, Token,
+    ApplySchedules, Batch, Bulk, Constraints, Events, Every, First, Import, Job, JobEdit,
+    JobqCreate, JobqList, JobqPoll, Lease, List, Named, OpenBatch, PutSchedule, Queue, Reports,
+    Schedule, Submit, SubmitMany, Token,
 };
 
 /// One row for each route of the doors over HTTP that is not simply the first shard's; of the native
@@ -103,12 +120,12 @@ pub(super) const ROWS: &[(&str, &str, Rule)] = &[
     ("POST", "/api/v1/batches/{id}/cancel", Batch),
     // Each shard has all constraints. Their names and settings are the same everywhere, what is left of
     // them is not.
-    ("GET", "/api/v1/constraints", First),
-    ("GET", "/api/v1/constraints/{name}", First),
-    ("PUT", "/api/v1/constraints/{name}", Every),
+    ("GET", "/api/v1/constraints", Constraints(About::Page)),
+    ("GET", "/api/v1/constraints/{name}", Constraints(About::One)),
+    ("PUT", "/api/v1/constraints/{name}", Rule::PutConstraint),
     ("DELETE", "/api/v1/constraints/{name}", Every),
-    ("GET", "/api/v1/constraints/{name}/buckets", First),
-    ("GET", "/api/v1/constraints/{name}/held", Rule::Sum(Sum::Held)),
+    ("GET", "/api/v1/constraints/{name}/buckets", Constraints(About::Buckets)),
+    ("GET", "/api/v1/constraints/{name}/held", Constraints(About::Held)),
     ("GET", "/api/v1/schedules", List(Kind::Schedules)),
     ("PUT", "/api/v1/schedules", ApplySchedules),
     ("GET", "/api/v1/schedules/{name}", Schedule),
@@ -158,11 +175,17 @@ pub(super) const ROWS: &[(&str, &str, Rule)] = &[
     ("GET", "/api/openapi.json", First),
     ("GET", "/api/docs", First),
     ("GET", "/api/docs/{name}", First),
-    // LightJQ. Its workers take jobs of any name from one registry, so it is on one shard as a whole; but
-    // limits that it sets hold everywhere.
+    // LightJQ. Its workers take jobs of any name from one registry, so its jobs are on one shard; but limits
+    // that it sets hold everywhere, and jobs of other doors are looked at where they are.
+    ("GET", "/job/{id}", Job),
+    ("DELETE", "/job/{id}", Job),
+    ("GET", "/job/{id}/polling", Job),
     ("PUT", "/constraint/{name}", Every),
     ("DELETE", "/constraint/{name}", Every),
-    // Jobq, at its three addresses. Lists, queries and polls are the first shard's.
+    // Jobq, at its three addresses.
+    ("GET", "/api/v0/job", JobqList),
+    ("POST", "/api/v0/job", JobqList),
+    ("POST", "/api/v0/job/poll", JobqPoll),
     ("POST", "/api/v0/job/create", JobqCreate),
     ("GET", "/api/v0/job/{id}", Job),
     ("DELETE", "/api/v0/job/{id}", Job),

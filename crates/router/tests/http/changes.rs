@@ -8,13 +8,14 @@ use crate::shards::Sharded;
 fn constraints_are_on_all_shards() {
     let sharded = Sharded::new();
     let path = "/api/v1/constraints/few";
-    let body = json!({ "running_max": 2 });
+    let limit = |most: u64| json!({ "running_max": most, "per_shard": true });
+    let body = limit(2);
     let put = |headers: &[(&str, &str)], body: &Value| {
         sharded.send("PUT", path, headers, Some(&body.to_string()))
     };
     // What one shard has for itself is no condition of the others.
     sharded.call("PUT", &format!("{path}?shard=2"), Some(body.clone())).is(201);
-    sharded.call("PUT", &format!("{path}?shard=2"), Some(json!({ "running_max": 9 }))).is(200);
+    sharded.call("PUT", &format!("{path}?shard=2"), Some(limit(9))).is(200);
     let created = put(&[("if-none-match", "*")], &body);
     created.is(201);
     let tag = created.header("etag").to_owned();
@@ -24,7 +25,7 @@ fn constraints_are_on_all_shards() {
     };
     assert_eq!([0, 1, 2].map(max_of), [json!(2), json!(2), json!(2)]);
     put(&[("if-none-match", "*")], &body).is_problem(412, "revision_mismatch");
-    let body = json!({ "running_max": 1 });
+    let body = limit(1);
     put(&[("if-match", &tag)], &body).is(200);
     put(&[("if-match", &tag)], &body).is_problem(412, "revision_mismatch");
     assert_eq!([0, 1, 2].map(max_of), [json!(1), json!(1), json!(1)]);
@@ -41,7 +42,13 @@ fn constraints_are_on_all_shards() {
     }
     let held = sharded.get(&format!("{path}/held")).json();
     assert_eq!(held["queues"].as_array().unwrap().len(), 2, "{held}");
-    sharded.get(&format!("{path}/buckets")).is(200);
+    let shown = sharded.get(path);
+    assert_eq!(shown.header("etag"), "\"2\"", "the first shard's");
+    let sum = json!([{ "running": 2, "jobs": 4, "admits": false }]);
+    assert_eq!(shown.json()["buckets"], sum);
+    let list = sharded.get("/api/v1/constraints").json();
+    assert_eq!(list["constraints"], json!([shown.json()]));
+    assert_eq!(sharded.get(&format!("{path}/buckets")).json(), json!({ "buckets": sum }));
 
     // One that an interrupted request has left on some is removed from all.
     sharded.call("DELETE", &format!("{path}?shard=0"), None).is(204);
@@ -52,6 +59,54 @@ fn constraints_are_on_all_shards() {
     sharded.call("POST", "/api/v1/clock/accept", None).is(204);
     sharded.lose(2);
     put(&[], &body).is_problem(503, "shard_unavailable");
+}
+
+#[test]
+fn one_limit_of_several_queues_needs_them_on_one_shard() {
+    let sharded = Sharded::new();
+    let path = "/api/v1/constraints/few";
+    let put = |body: Value| sharded.call("PUT", path, Some(body));
+    for body in [
+        json!({ "running_max": 2 }),
+        json!({ "running_max": 2, "queue_glob": "jobs.*" }),
+        json!({ "running_max": 2, "queue_glob": "{jo*}.a", "per_shard": false }),
+    ] {
+        put(body).is_problem(422, "several_shards");
+    }
+    sharded.get(path).is_problem(404, "constraint_not_found");
+
+    // Queues of one hash tag are on one shard, and not on that of their whole names.
+    let of_tag = |number: usize| format!("{{jobs}}.{number}");
+    let created = put(json!({ "running_max": 2, "queue_glob": "{jobs}.*" }));
+    created.is(201);
+    assert_eq!(created.json().get("per_shard"), None);
+    for number in 0..4 {
+        sharded.submit(json!({ "queue": of_tag(number) }));
+    }
+    let queues: Vec<String> = (0..4).map(of_tag).collect();
+    let lease = || sharded.post("/api/v1/lease", json!({ "queues": queues }));
+    lease().is(200);
+    lease().is(200);
+    lease().is(204);
+    let shown = sharded.get(path).json();
+    assert_eq!(shown["buckets"], json!([{ "running": 2, "jobs": 4, "admits": false }]));
+    assert_eq!(shown["buckets_count"], 1);
+    let to = format!("/api/v1/queues/{}/move?to=1", of_tag(0).replace('{', "%7B"));
+    let moved = sharded.post(&to, json!({}));
+    moved.is_problem(400, "bad_request");
+
+    // What is there already is refused like what is new.
+    put(json!({ "running_max": 2, "per_shard": true })).is(200);
+    assert_eq!(sharded.get(path).json()["per_shard"], true);
+    put(json!({ "running_max": 2 })).is_problem(422, "several_shards");
+    // One queue is always on one shard; what its settings say is known there.
+    let queue = sharded.queue_on(2, 0);
+    let by_field = json!({ "running_max": 1, "queue": queue, "per": "/user" });
+    assert_eq!(put(by_field.clone()).json()["notes"].as_array().map(Vec::len), Some(1));
+    let settings = format!("/api/v1/queues/{queue}/settings");
+    sharded.call("PUT", &settings, Some(json!({ "bytes_type": "json" }))).is(200);
+    assert_eq!(put(by_field).json().get("notes"), None);
+    assert_eq!(sharded.get(path).json().get("notes"), None);
 }
 
 fn schedule(queue: &str) -> Value {

@@ -129,7 +129,6 @@ fn jobqs_jobs_go_to_their_queues_shard_and_its_own_queue_is_on_the_first() {
     let queue = sharded.queue_on(2, 0);
     for (target, shard) in [
         ("/api/v0/job/create".to_owned(), 0),
-        ("/api/v0/job".to_owned(), 0),
         (format!("/api/v0/job/create?queue={queue}&ready=1"), 2),
     ] {
         assert_eq!(sharded.post(&target, json!({})).json()["shard"], shard, "{target}");

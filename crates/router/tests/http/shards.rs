@@ -210,7 +210,6 @@ fn own_routes(shard: Shard) -> Router {
     Router::new()
         .route("/echo", any(echo))
         .route("/api/v0/job/create", any(echo))
-        .route("/api/v0/job", any(echo))
         .route("/job", any(echo))
         .route("/constraint/{name}", any(move || async move {}))
 }

@@ -189,6 +189,9 @@ pub struct Limits {
     /// Most starts at once [default: the rate's count]
     #[arg(long, value_name = "COUNT", requires = "rate")]
     pub burst: Option<u64>,
+    /// Where queues are on several shards: each shard limits its own jobs
+    #[arg(long)]
+    pub per_shard: bool,
 }
 
 /// `spindle logs`.

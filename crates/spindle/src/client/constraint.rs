@@ -73,7 +73,7 @@ fn rows(constraints: &[Value]) -> Rows {
 
 /// What the options say, as the API takes it. What is null there is not said.
 fn rule_of(limits: &Limits) -> anyhow::Result<Value> {
-    let Limits { queue, queue_glob, per, running_max, rate, burst } = limits;
+    let Limits { queue, queue_glob, per, running_max, rate, burst, per_shard } = limits;
     let text = |queue: &QueueName| {
         let message = format!("queue {queue}: a constraint names queues whose names are text");
         let text = str::from_utf8(queue.bytes()).map(str::to_owned);
@@ -82,10 +82,15 @@ fn rule_of(limits: &Limits) -> anyhow::Result<Value> {
     let queue = queue.as_ref().map(text).transpose()?;
     let rate = rate
         .map(|Rate { count, per_ms }| json!({ "count": count, "per_ms": per_ms, "burst": burst }));
-    Ok(json!({
+    let mut rule = json!({
         "queue": queue, "queue_glob": queue_glob, "per": per, "running_max": running_max,
         "rate": rate,
-    }))
+    });
+    // Older servers do not know the field.
+    if *per_shard {
+        rule["per_shard"] = true.into();
+    }
+    Ok(rule)
 }
 
 fn path(name: &str) -> String {

@@ -204,7 +204,8 @@ fn write_head(native: &Native, args: &ExportArgs, out: &mut impl Write) -> anyho
 
 /// A constraint as a request puts it.
 fn constraint_line(constraint: Value) -> Value {
-    const PUT: [&str; 6] = ["queue", "queue_glob", "where", "per", "rate", "running_max"];
+    const PUT: [&str; 7] =
+        ["queue", "queue_glob", "where", "per", "rate", "running_max", "per_shard"];
     let mut line = Map::new();
     line.insert("type".to_owned(), "constraint".into());
     line.insert("name".to_owned(), constraint["name"].clone());

@@ -43,6 +43,29 @@ impl Screen {
     }
 }
 
+/// How often chromedriver is started before it is given up.
+const STARTS_MAX: usize = 10;
+
+/// Starts chromedriver on a port that is free, and returns the port. It takes one that is free in IPv6
+/// and ends if somebody has the same one in IPv4, which other tests beside it often have.
+fn chromedriver() -> (Program, String) {
+    let mut all_said = String::new();
+    for _ in 0..STARTS_MAX {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut program = Program::start(&mut command);
+        let said = Said::by(program.stdout.take().unwrap());
+        match said.await_line_or_end("started successfully on port ") {
+            Ok(line) => {
+                let port = line.rsplit(' ').next().unwrap().trim_end_matches('.').to_owned();
+                return (program, port);
+            }
+            Err(text) => all_said += &text,
+        }
+    }
+    panic!("chromedriver did not start {STARTS_MAX} times:\n{all_said}");
+}
+
 /// How WebDriver names an element's number.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -70,13 +93,7 @@ impl Browser {
     }
 
     fn start(server: &str, scripts: bool) -> Browser {
-        // Port 0: any that is free, which it names.
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut chromedriver = Program::start(&mut command);
-        let said = Said::by(chromedriver.stdout.take().unwrap());
-        let line = said.await_line("started successfully on port ");
-        let port = line.rsplit(' ').next().unwrap().trim_end_matches('.').to_owned();
+        let (chromedriver, port) = chromedriver();
         let profile = TempDir::new().unwrap();
         let mut flags = FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("--user-data-dir={}", profile.path().display()));

@@ -482,7 +482,8 @@ fn constraints_in_options(served: &Served) {
         output_of(served, &["constraint", "list"]),
         "two\tmail.*\t\t600 per 60000ms, burst 20\t/user\n"
     );
-    output_of(served, &put(&["--queue", "mail", "--running-max", "0"]));
+    // Without shards it says nothing.
+    output_of(served, &put(&["--queue", "mail", "--running-max", "0", "--per-shard"]));
     assert_eq!(output_of(served, &["constraint", "list"]), "two\tmail\t0\t\t\n");
     for wrong in [
         &["--queue", "mail"][..],
@@ -490,6 +491,8 @@ fn constraints_in_options(served: &Served) {
         &["--running-max", "1", "--burst", "2"],
         &["--running-max", "1", "--queue", "a", "--queue-glob", "b"],
         &["{}", "--running-max", "1"],
+        &["{\"running_max\":1}", "--per-shard"],
+        &["--per-shard"],
         &[],
     ] {
         assert_eq!(refused(served, &put(wrong)).0, 2, "{wrong:?}");

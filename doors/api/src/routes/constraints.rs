@@ -240,13 +240,15 @@ pub(crate) async fn put(
     pass: Pass,
     JsonBody { value, .. }: JsonBody<ConstraintBody>,
 ) -> Answered<Response> {
+    let scope = value.scope();
     let spec = value.into_spec()?;
     if !(1..=255).contains(&name.len()) {
         return Err(Problem::out_of_range("a constraint's name is 1 to 255 bytes"));
     }
     let expected = expected(&api, &name, &headers).await?;
     let mut audit = pass.audit(Origin::Api);
-    let put = |engine: &Engine| engine.people(&mut audit).put_constraint(&name, &spec, expected);
+    let put =
+        |engine: &Engine| engine.people(&mut audit).put_constraint(&name, &spec, scope, expected);
     let put = api.bridge().change(put).await;
     let put = put.map_err(refused)?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };

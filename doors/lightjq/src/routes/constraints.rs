@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 use spindle_core::job::Origin;
+use spindle_core::queue::LimitScope;
 use spindle_engine::{ConstraintView, Engine, Expected};
 use spindle_http::{Answered, Code, ConstraintBody, ConstraintShown, Pass, Problem};
 
@@ -39,8 +40,11 @@ pub(crate) async fn put(
         .map_err(|error| Problem::bad_field(error.to_string()))?
         .into_spec()?;
     let mut audit = pass.audit(Origin::Lightjq);
-    let put =
-        |engine: &Engine| engine.people(&mut audit).put_constraint(&name, &spec, Expected::Any);
+    // All of LightJQ's jobs are on one shard, where its constraints are one limit.
+    let scope = LimitScope::PerShard;
+    let put = |engine: &Engine| {
+        engine.people(&mut audit).put_constraint(&name, &spec, scope, Expected::Any)
+    };
     let put = door.bridge().change(put).await?;
     let view = door.bridge().durable(door.engine().constraints().get(&name)).await;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };

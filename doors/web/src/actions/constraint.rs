@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use spindle_http::{Answered, ConditionBody, Op, Problem};
+use spindle_http::{Answered, Code, ConditionBody, Op, Problem};
 
 use crate::actions::times::{time_read, time_written};
 use crate::actions::{Answer, Question};
@@ -21,6 +21,9 @@ const CONDITIONS_MAX: usize = 16;
 const CONDITIONS_MORE: usize = 2;
 const OPS: [Op; 10] =
     [Op::Eq, Op::Ne, Op::Lt, Op::Le, Op::Gt, Op::Ge, Op::In, Op::Glob, Op::Exists, Op::Absent];
+
+/// The field that lets each shard limit its own jobs, in the form and in the API.
+const PER_SHARD: &str = "per_shard";
 
 /// Name, label, what to write.
 struct Field(&'static str, &'static str, &'static str);
@@ -46,11 +49,11 @@ pub(crate) async fn show(page: Page) -> Answer {
     if page.query().get("name").is_none() {
         let query = page.query();
         let value = |name: &str| query.get(name).unwrap_or_default().to_owned();
-        return Ok(whole(&page, None, value, "", None).await);
+        return Ok(whole(&page, None, value, "", &Wrong::default()).await);
     }
     let (name, path) = CONSTRAINT.named(&page.query())?;
     let (set, tag): (Constraint, String) = page.ask.get_tagged(&path).await?;
-    Ok(whole(&page, Some(&name), |field| written(&set, field), &tag, None).await)
+    Ok(whole(&page, Some(&name), |field| written(&set, field), &tag, &Wrong::default()).await)
 }
 
 /// Puts what the form says: a new one, or in place of what its page showed, unless somebody else has
@@ -73,13 +76,19 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     // What was written is not lost.
     let value = |field: &str| asked.field(field).to_owned();
     let shown = known.as_ref().map(|(name, _)| name.as_str());
+    let spans_shards = fault.code == Code::SeveralShards.as_str();
     let detail = match (fault.status().as_u16(), shown) {
         (412, None) => {
             "There is a constraint of this name already: change that, or take another name"
         }
+        _ if spans_shards => {
+            "Its queues may be on several shards, each of which counts its own jobs. Name one queue, or queues \
+             that have the same {...} before any * or ?, or let each shard limit its own jobs"
+        }
         _ => fault.detail.as_str(),
     };
-    let mut response = whole(&page, shown, value, tag, Some(detail)).await;
+    let wrong = Wrong { detail: Some(detail), spans_shards };
+    let mut response = whole(&page, shown, value, tag, &wrong).await;
     *response.status_mut() = fault.status();
     Ok(response)
 }
@@ -114,13 +123,21 @@ pub(crate) async fn remove(page: Page, asked: Form) -> Answer {
     Ok(Redirect::to("/constraints").into_response())
 }
 
+/// What is wrong with what was written.
+#[derive(Default)]
+struct Wrong<'a> {
+    detail: Option<&'a str>,
+    /// It is one limit of several shards.
+    spans_shards: bool,
+}
+
 /// The form as a page. `name` is that of a constraint that is there.
 async fn whole(
     page: &Page,
     name: Option<&str>,
     value: impl Fn(&str) -> String,
     tag: &str,
-    wrong: Option<&str>,
+    wrong: &Wrong<'_>,
 ) -> Response {
     let title = match name {
         Some(name) => format!("Change the constraint {}", cut(name, 200)),
@@ -132,7 +149,7 @@ async fn whole(
     let body = html! {
         h1 dir="auto" { (title) }
         p.muted { "It holds for jobs of all doors. It needs a limit of running jobs, of starts in a time, or both." }
-        @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } }
+        @if let Some(wrong) = wrong.detail { p.notice.bad role="alert" { (wrong) } }
         form.stack method="post" action=(to) {
             (hidden_form(page))
             input type="hidden" name="tag" value=(tag);
@@ -144,6 +161,16 @@ async fn whole(
             (conditions(&value))
             h2 { "How many" }
             div.fields { @for field in &LIMITS { (input(field, &value(field.0), false)) } }
+            // Nothing that whoever has no shards needs to know of.
+            @let is_per_shard = !value(PER_SHARD).is_empty();
+            @if wrong.spans_shards || is_per_shard {
+                p {
+                    label {
+                        input type="checkbox" name=(PER_SHARD) value="yes" checked[is_per_shard];
+                        " Each shard limits its own jobs"
+                    }
+                }
+            }
             div.acts {
                 button.btn.primary type="submit" { "Save the constraint" }
                 a.btn href=(back) { "Back" }
@@ -209,6 +236,13 @@ fn written(set: &Constraint, field: &str) -> String {
         "queue_glob" => set.queue_glob.clone().unwrap_or_default(),
         "per" => set.per.clone().unwrap_or_default(),
         "running_max" => number(set.running_max),
+        PER_SHARD => {
+            if set.per_shard {
+                "yes".to_owned()
+            } else {
+                String::new()
+            }
+        }
         "count" => number(rate.map(|rate| rate.count)),
         "per_time" => rate.map(|rate| time_written(rate.per_ms)).unwrap_or_default(),
         "burst" => number(rate.and_then(|rate| rate.burst.filter(|burst| *burst != rate.count))),
@@ -257,6 +291,9 @@ fn body(name: &str, form: &Form) -> Answered<Value> {
         if let Some(text) = form.given(field) {
             body.insert(field.to_owned(), text.into());
         }
+    }
+    if form.given(PER_SHARD).is_some() {
+        body.insert(PER_SHARD.to_owned(), true.into());
     }
     if let Some(max) = number(form, "running_max", "the most jobs running at once")? {
         body.insert("running_max".to_owned(), max.into());

@@ -110,7 +110,8 @@ pub(crate) fn limits(it: &Constraint) -> String {
     });
     let said: Vec<String> = [running, rate].into_iter().flatten().collect();
     let per = it.per.as_ref().map(|field| format!(" for each value of {}", cut(field, 80)));
-    format!("{}{}.", said.join("; "), per.unwrap_or_default())
+    let each = if it.per_shard { ", on each shard" } else { "" };
+    format!("{}{}{each}.", said.join("; "), per.unwrap_or_default())
 }
 
 /// Which jobs it is about, in a sentence.

@@ -22,6 +22,8 @@ pub(crate) struct Constraint {
     pub per: Option<String>,
     pub rate: Option<RateBody>,
     pub running_max: Option<u64>,
+    #[serde(default)]
+    pub per_shard: bool,
     pub unreadable: Option<String>,
     pub buckets_count: u64,
     pub remaining: u64,

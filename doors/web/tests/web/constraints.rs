@@ -1,7 +1,9 @@
 //! Constraints: their list, the page of one, and the forms that make, change and remove them.
 
 use serde_json::{Value, json};
+use spindle_core::seat::Seat;
 use spindle_testkit::wait_until_async;
+use spindle_web::Options;
 
 use crate::harness::{Bench, Browser, Form, Html};
 
@@ -223,4 +225,34 @@ async fn a_constraint_may_have_any_name() {
         browser.page("/constraints").await.is_sound(name);
         assert_eq!(browser.post(&remove, &form).await.status, 303, "{name:?}");
     }
+}
+
+#[tokio::test]
+async fn each_shard_limits_its_own_jobs_only_if_somebody_says_so() {
+    let seat = Seat { shard: 0, shards: 2 };
+    let engine = spindle_engine::Options { seat, ..Default::default() };
+    let bench = Bench::over(engine, Options::default());
+    let mut browser = Browser::new(&bench);
+    let edit = "/constraint/edit";
+    let page = browser.page(edit).await;
+    assert!(!page.form(edit).contains_key("per_shard"));
+    let new =
+        with(&page.form(edit), &[("name", "smtp"), ("queue_glob", "mail.*"), ("running_max", "2")]);
+    let refused = browser.post(edit, &new).await;
+    assert_eq!(refused.status, 422);
+    let page = Html::of(&refused);
+    page.says("Its queues may be on several shards");
+    page.says("Each shard limits its own jobs");
+    page.is_sound("a limit of several shards");
+    let new = with(&page.form(edit), &[("per_shard", "yes")]);
+    assert_eq!(browser.post(edit, &new).await.status, 303);
+    assert_eq!(shown(&bench, "smtp").await["per_shard"], true);
+    browser.page("/constraint?name=smtp").await.says("At most 2 running at once, on each shard.");
+    // The form of one that is there says so, too.
+    let at = "/constraint/edit?name=smtp";
+    let form = browser.page(at).await.form(at);
+    let form = with(&form, &[("running_max", "5")]);
+    assert_eq!(browser.post(at, &form).await.status, 303, "{form:?}");
+    let set = shown(&bench, "smtp").await;
+    assert_eq!((&set["running_max"], &set["per_shard"]), (&json!(5), &json!(true)));
 }

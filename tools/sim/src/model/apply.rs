@@ -77,7 +77,7 @@ impl Model {
             }
             Command::SealQueue { queue, .. } => self.apply_step(queue, Stage::Sealed),
             Command::LeaveQueue { queue, .. } => self.apply_step(queue, Stage::Left),
-            Command::SetConstraint(rule) => self.apply_constraint(rule, now_ms),
+            Command::SetConstraint(rule, _) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
                 self.rules.remove(number);
                 self.stops.remove(number);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spindle_core::places::{Known, Placed, Places, Stage};
-use spindle_core::queue::QueueSettings;
+use spindle_core::queue::{Constraint, LimitScope, QueuePattern, QueueSettings};
 use spindle_core::seat::{JOBQ_QUEUE, Seat};
 use spindle_core::{Rejection, State};
 
@@ -88,6 +88,19 @@ impl Model {
             .or(shard >= self.moved.seat.shards, Rejection::OutOfRange("shard"))
             .or(queue == JOBQ_QUEUE, Rejection::StaysPut)
             .or(moves, Rejection::Moves)
+    }
+
+    /// Adds that the constraint is one limit for queues of several shards, if it is so.
+    pub(super) fn refuse_scope(
+        &self,
+        rule: &Constraint,
+        scope: LimitScope,
+        refusals: Refusals,
+    ) -> Refusals {
+        // Workloads name one queue or take all.
+        let takes_all = QueuePattern::decode(&rule.matcher) == Ok(QueuePattern::Any);
+        let spans = takes_all && self.moved.is_shared();
+        refusals.or(spans && scope == LimitScope::Whole, Rejection::SpansShards)
     }
 
     pub(super) fn apply_place(&mut self, queue: &Bytes, shard: u8) {

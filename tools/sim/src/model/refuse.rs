@@ -110,9 +110,10 @@ impl Model {
                 let refusals = Refusals::when(is_wrong, Rejection::OutOfRange("queue name"));
                 self.refuse_settings(name, refusals)
             }
-            Command::SetConstraint(rule) => {
+            Command::SetConstraint(rule, scope) => {
                 let known = rule.number == 0 || self.rules.contains_key(&rule.number);
-                Refusals::when(!known, Rejection::NoConstraint)
+                let refusals = Refusals::when(!known, Rejection::NoConstraint);
+                self.refuse_scope(rule, *scope, refusals)
             }
             Command::RemoveConstraint { number } => self.refuse_unknown(*number),
             Command::Relabel { id, revision, matched } => {

@@ -194,7 +194,7 @@ fn needs(command: &Command) -> Option<(Role, About)> {
         Command::SetSchedule(set) => {
             (Role::Manage, About::Queues(vec![set.schedule.job.queue.clone().into()]))
         }
-        Command::SetConstraint(_) | Command::RemoveConstraint { .. } => {
+        Command::SetConstraint(..) | Command::RemoveConstraint { .. } => {
             (Role::Manage, About::AllQueues)
         }
         _ => return None,

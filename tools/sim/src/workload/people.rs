@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
 use spindle_core::command::{Audited, Compact, Edit, Matched};
 use spindle_core::job::{Backoff, Cause, Origin};
-use spindle_core::queue::{Constraint, Fair, FairWeight, QueueSettings, Rate};
+use spindle_core::queue::{Constraint, Fair, FairWeight, LimitScope, QueueSettings, Rate};
 use spindle_core::{BytesRef, Command, JobId, JobImage, Status, Type};
 
 use spindle_matching::{Matcher, QueuePattern, encode_matcher};
@@ -207,13 +207,15 @@ impl Workload {
             per_ms: self.rng.random_range(1..5_000),
             burst: self.rng.random_range(1..5),
         };
-        Command::SetConstraint(Constraint {
+        let rule = Constraint {
             number,
             name: Bytes::from(format!("limit-{}", self.rng.random_range(0..9))),
             matcher: self.matcher(),
             rate: self.some(&[rate]),
             running_max: self.some(&[0, 1, 2, 5]),
-        })
+        };
+        let scopes = [LimitScope::Whole, LimitScope::PerShard];
+        Command::SetConstraint(rule, scopes[(self.next_id % 2) as usize])
     }
 
     /// For one queue, for all, or in words of a later version.

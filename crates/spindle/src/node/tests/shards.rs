@@ -75,6 +75,59 @@ fn clients_of_any_node_reach_queues_on_all_shards_whoever_leads_them() {
     assert_eq!(two.end(), Code::Ok);
 }
 
+#[test]
+fn jobqs_lists_and_polls_are_about_the_jobs_of_all_shards() {
+    let logs = logs();
+    let mut server = Server::start_on(&logs, "one");
+    are_ready(&[&server]);
+    let mut ids = Vec::new();
+    for (number, queue) in queues().iter().rev().enumerate() {
+        let create = format!("POST /api/v0/job/create?queue={queue}");
+        let body = json!({ "payload": number, "state": ["NEW"] });
+        let (status, job) = server.answer(&create, &body);
+        assert_eq!(status, 200, "{job}");
+        ids.push(job["id"].as_u64().unwrap());
+    }
+    // Jobs are listed in the order of their numbers.
+    ids.reverse();
+    let listed = |server: &Server, request: &str, body: &Value| {
+        let (status, listed) = server.answer(request, body);
+        assert_eq!(status, 200, "{listed}");
+        let jobs = listed["jobs"].as_array().unwrap().iter();
+        jobs.map(|job| job["id"].as_u64().unwrap()).collect::<Vec<u64>>()
+    };
+    assert_eq!(listed(&server, "GET /jobq/newest/api/v0/job", &Value::Null), ids);
+    let of = |query: Value, limit: u64| json!({ "query": query, "limit": limit });
+    let list = "POST /api/v0/job";
+    assert_eq!(listed(&server, list, &of(json!([]), 2)), ids[..2]);
+    assert_eq!(listed(&server, list, &of(json!([[">", "id", ids[1]]]), 2)), ids[2..]);
+    assert_eq!(listed(&server, list, &of(json!([]), 0)), [0; 0]);
+    let (status, refused) = server.answer(list, &json!({ "query": [["?", "id", 1]] }));
+    assert_eq!((status, &refused["code"]), (400, &json!("bad_query")), "{refused}");
+
+    // Each poll takes another one, on whichever shard it is.
+    let poll = json!({ "query": [["IS", "state", ["NEW"]]], "state": ["TAKEN"] });
+    let mut taken: Vec<u64> = Vec::new();
+    for _ in &ids {
+        let (status, job) = server.answer("POST /api/v0/job/poll", &poll);
+        assert_eq!((status, &job["state"]), (200, &json!(["TAKEN"])), "{job}");
+        taken.push(job["id"].as_u64().unwrap());
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, ids);
+    let (status, none) = server.answer("POST /api/v0/job/poll", &poll);
+    assert_eq!((status, &none["code"]), (404, &json!("no_match")));
+
+    // LightJQ's clients look at jobs where they are, too.
+    for id in &ids {
+        let (status, job) = server.answer(&format!("GET /job/{id}"), &Value::Null);
+        assert_eq!(status, 200, "{job}");
+    }
+    assert_eq!(server.answer(&format!("DELETE /job/{}", ids[2]), &Value::Null).0, 204);
+    assert_eq!(server.answer(&format!("GET /api/v1/jobs/{}", ids[2]), &Value::Null).0, 404);
+    assert_eq!(server.end(), Code::Ok);
+}
+
 fn job(id: Uuid, queue: &str) -> NewJob {
     NewJob {
         id,
