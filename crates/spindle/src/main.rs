@@ -46,6 +46,7 @@ mod serve;
 mod shared_log;
 mod signals;
 mod starts;
+mod time_slice;
 mod tls;
 mod token;
 mod top;

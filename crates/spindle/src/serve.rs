@@ -42,7 +42,7 @@ use crate::{
     policies::policies,
     quantity::Written,
     signals::{self, Ending},
-    starts,
+    starts, time_slice,
     tls::Tls,
     traces, webhooks,
 };
@@ -165,6 +165,8 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
 
 fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let config = &resolved.config;
+    // Before threads start, which have what this one has.
+    time_slice::shorten();
     if config.log.is_some() {
         return node::run(resolved);
     }
