@@ -1,5 +1,5 @@
 //! Any bytes to the LightJQ door's readers: no panic and no deep stack; what is one value to the
-//! scanner has a JSON form; and a JSON value comes back from MessagePack.
+//! scanner has a JSON form, which is not much longer; and a JSON value comes back from MessagePack.
 
 #![no_main]
 
@@ -9,11 +9,17 @@ use spindle_lightjq::wire::{
     Done, NewJob, Order, Registration, WireError, check, from_json, to_json, to_json_text,
 };
 
+/// The least MessagePack of an ext is three bytes, and its JSON names two fields.
+const JSON_FACTOR: usize = 16;
+
 fuzz_target!(|data: &[u8]| {
     let body = Bytes::copy_from_slice(data);
     let whole = check(&body);
     let json = to_json(&body);
     assert_eq!(whole.as_ref().err(), json.as_ref().err());
+    if let Ok(text) = to_json_text(&body) {
+        assert!(text.len() <= JSON_FACTOR * body.len() + 64, "{} of {}", text.len(), body.len());
+    }
     if let Ok(job) = NewJob::decode(&body) {
         assert_eq!(check(&job.argument), Ok(()));
         let order = Order {

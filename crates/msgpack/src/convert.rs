@@ -7,7 +7,11 @@
 //! | a text that is no UTF-8 | the same with U+FFFD for what is none |
 //! | bin | a text in base64 |
 //! | ext | an object: `ext_type` and, in base64, `data` |
-//! | a key that is no text | the key's JSON as a text; of equal keys the last one holds |
+//! | a key that is no text | the key's JSON as a text |
+//! | a key that is an array, a map or an ext | its MessagePack as a text in base64 |
+//!
+//! Of equal keys the last one holds. The JSON of a key with keys of its own would double with each level:
+//! a few bytes of MessagePack could come to more than any memory.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +19,7 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::error::WireError;
 use crate::pack::Pack;
-use crate::scan::{Head, check, read_head};
+use crate::scan::{Head, check, read_head, value_len};
 
 /// The JSON text as MessagePack. Integers stay what they are up to 64 bits.
 pub fn from_json(text: &[u8]) -> Result<Vec<u8>, WireError> {
@@ -97,17 +101,64 @@ fn take(bytes: &[u8]) -> Result<(Value, &[u8]), WireError> {
         Head::Map(count) => {
             let mut members = Map::new();
             for _ in 0..count {
-                let (key, behind) = take(rest)?;
+                let (key, behind) = take_key(rest)?;
                 let (value, behind) = take(behind)?;
                 rest = behind;
-                let key = match key {
-                    Value::String(text) => text,
-                    other => other.to_string(),
-                };
                 members.insert(key, value);
             }
             Value::Object(members)
         }
     };
     Ok((value, rest))
+}
+
+/// A key of a map as a text.
+fn take_key(bytes: &[u8]) -> Result<(String, &[u8]), WireError> {
+    if let (Head::Array(_) | Head::Map(_) | Head::Ext(..), _) = read_head(bytes)? {
+        let (key, behind) = bytes.split_at(value_len(bytes)?);
+        return Ok((STANDARD.encode(key), behind));
+    }
+    let (key, behind) = take(bytes)?;
+    let key = match key {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok((key, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DEPTH_MAX;
+
+    #[test]
+    fn keys_are_texts_whatever_they_were() {
+        let key_of = |key: &[u8]| {
+            let bytes = [&[0x81], key, &[0xc0]].concat();
+            let json = to_json(&bytes).unwrap();
+            json.as_object().unwrap().keys().next().cloned().unwrap()
+        };
+        for (key, text) in [
+            (&b"\xa1k"[..], "k"),
+            (b"\x07", "7"),
+            (b"\xc0", "null"),
+            (b"\xc3", "true"),
+            (b"\xc4\x02\xff\xfe", "//4="),
+            (b"\x92\x01\x02", "kgEC"),
+            (b"\x81\xa1k\x01", "gaFrAQ=="),
+            (b"\xd4\x05\x09", "1AUJ"),
+        ] {
+            assert_eq!(key_of(key), text, "{key:x?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_have_keys_that_have_keys_come_to_no_more_than_their_bytes() {
+        // A map whose only key is such a map, and so on, as deep as values may nest.
+        let nested = |depth: usize| [vec![0x81; depth], vec![0x01; depth + 1]].concat();
+        let bytes = nested(DEPTH_MAX);
+        let text = to_json_text(&bytes).unwrap();
+        assert!(text.len() < 2 * bytes.len(), "{} of {}", text.len(), bytes.len());
+        assert_eq!(to_json(&nested(DEPTH_MAX + 1)), Err(WireError::TooDeep));
+    }
 }
