@@ -7,15 +7,20 @@
 //! | a text that is no UTF-8 | the same with U+FFFD for what is none |
 //! | bin | a text in base64 |
 //! | ext | an object: `ext_type` and, in base64, `data` |
-//! | a key that is no text | the key's JSON as a text |
+//! | a key that is no text | the key's JSON as a text; of equal keys the last one holds |
 //! | a key that is an array, a map or an ext | its MessagePack as a text in base64 |
 //!
-//! Of equal keys the last one holds. The JSON of a key with keys of its own would double with each level:
+//! The JSON of a key with keys of its own would double with each level:
 //! a few bytes of MessagePack could come to more than any memory.
+
+use std::borrow::Cow;
+use std::cell::Cell;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Number, Value, json};
+use serde::ser::{Error as _, SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Number, Value};
 
 use crate::error::WireError;
 use crate::pack::Pack;
@@ -68,62 +73,103 @@ fn put_number<'a>(pack: &'a mut Pack, number: &Number) -> &'a mut Pack {
 
 /// The MessagePack as JSON, by the table above.
 pub fn to_json(bytes: &[u8]) -> Result<Value, WireError> {
-    // That it nests no deeper than it may is known before anything recurses.
-    check(bytes)?;
-    take(bytes).map(|(value, _)| value)
+    let value = AsJson::of(bytes)?;
+    Ok(serde_json::to_value(value).expect("a value of texts, numbers and maps is JSON"))
 }
 
 /// The MessagePack as a JSON text.
 pub fn to_json_text(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
-    let value = to_json(bytes)?;
+    let value = AsJson::of(bytes)?;
     Ok(serde_json::to_vec(&value).expect("a value of texts, numbers and maps is JSON"))
 }
 
-fn take(bytes: &[u8]) -> Result<(Value, &[u8]), WireError> {
-    let (head, mut rest) = read_head(bytes)?;
-    let value = match head {
-        Head::Nil => Value::Null,
-        Head::Bool(value) => Value::Bool(value),
-        Head::Int(value) => Number::from_i128(value).map_or(Value::Null, Value::Number),
-        Head::Float(value) => Number::from_f64(value).map_or(Value::Null, Value::Number),
-        Head::Text(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
-        Head::Bin(bytes) => Value::String(STANDARD.encode(bytes)),
-        Head::Ext(kind, data) => json!({ "ext_type": kind, "data": STANDARD.encode(data) }),
-        Head::Array(count) => {
-            let mut values = Vec::new();
-            for _ in 0..count {
-                let (value, behind) = take(rest)?;
-                rest = behind;
-                values.push(value);
-            }
-            Value::Array(values)
-        }
-        Head::Map(count) => {
-            let mut members = Map::new();
-            for _ in 0..count {
-                let (key, behind) = take_key(rest)?;
-                let (value, behind) = take(behind)?;
-                rest = behind;
-                members.insert(key, value);
-            }
-            Value::Object(members)
-        }
-    };
-    Ok((value, rest))
+/// One value in MessagePack that is serialized as JSON, by the table above. Nothing is built for it: the
+/// JSON of small values takes much more memory than their bytes. So equal keys are written as they come,
+/// and whoever reads them takes the last.
+#[derive(Clone, Debug)]
+pub struct AsJson<T>(T);
+
+impl<T: AsRef<[u8]>> AsJson<T> {
+    /// The value that the bytes are, and nothing else: it nests no deeper than it may.
+    pub fn of(bytes: T) -> Result<AsJson<T>, WireError> {
+        check(bytes.as_ref())?;
+        Ok(AsJson(bytes))
+    }
 }
 
-/// A key of a map as a text.
-fn take_key(bytes: &[u8]) -> Result<(String, &[u8]), WireError> {
-    if let (Head::Array(_) | Head::Map(_) | Head::Ext(..), _) = read_head(bytes)? {
-        let (key, behind) = bytes.split_at(value_len(bytes)?);
-        return Ok((STANDARD.encode(key), behind));
+impl<T: AsRef<[u8]>> Serialize for AsJson<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Rest(Cell::new(self.0.as_ref())).serialize(serializer)
     }
-    let (key, behind) = take(bytes)?;
-    let key = match key {
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
-    Ok((key, behind))
+}
+
+/// What is still to be read. Each value that is serialized is the next one, and is taken from here.
+struct Rest<'a>(Cell<&'a [u8]>);
+
+impl<'a> Rest<'a> {
+    fn take(&self) -> Result<Head<'a>, WireError> {
+        let (head, behind) = read_head(self.0.get())?;
+        self.0.set(behind);
+        Ok(head)
+    }
+
+    /// A key of a map as a text.
+    fn take_key(&self) -> Result<Cow<'a, str>, WireError> {
+        let bytes = self.0.get();
+        Ok(match self.take()? {
+            Head::Text(text) => String::from_utf8_lossy(text),
+            Head::Bin(bytes) => Cow::Owned(STANDARD.encode(bytes)),
+            Head::Nil => Cow::Borrowed("null"),
+            Head::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
+            Head::Int(value) => Cow::Owned(value.to_string()),
+            Head::Float(value) => Cow::Owned(Value::from(value).to_string()),
+            Head::Array(_) | Head::Map(_) | Head::Ext(..) => {
+                let (key, behind) = bytes.split_at(value_len(bytes)?);
+                self.0.set(behind);
+                Cow::Owned(STANDARD.encode(key))
+            }
+        })
+    }
+}
+
+impl Serialize for Rest<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.take().map_err(S::Error::custom)? {
+            Head::Nil => serializer.serialize_unit(),
+            Head::Bool(value) => serializer.serialize_bool(value),
+            // All but those above 2^63 fit the first.
+            Head::Int(value) => match (i64::try_from(value), u64::try_from(value)) {
+                (Ok(value), _) => serializer.serialize_i64(value),
+                (_, Ok(value)) => serializer.serialize_u64(value),
+                _ => serializer.serialize_unit(),
+            },
+            // One that is no number is null in JSON.
+            Head::Float(value) => serializer.serialize_f64(value),
+            Head::Text(text) => serializer.serialize_str(&String::from_utf8_lossy(text)),
+            Head::Bin(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+            Head::Ext(kind, data) => {
+                let mut ext = serializer.serialize_map(Some(2))?;
+                ext.serialize_entry("ext_type", &kind)?;
+                ext.serialize_entry("data", &STANDARD.encode(data))?;
+                ext.end()
+            }
+            Head::Array(count) => {
+                let mut array = serializer.serialize_seq(None)?;
+                for _ in 0..count {
+                    array.serialize_element(self)?;
+                }
+                array.end()
+            }
+            Head::Map(count) => {
+                let mut map = serializer.serialize_map(None)?;
+                for _ in 0..count {
+                    let key = self.take_key().map_err(S::Error::custom)?;
+                    map.serialize_entry(&key, self)?;
+                }
+                map.end()
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -160,5 +206,17 @@ mod tests {
         let text = to_json_text(&bytes).unwrap();
         assert!(text.len() < 2 * bytes.len(), "{} of {}", text.len(), bytes.len());
         assert_eq!(to_json(&nested(DEPTH_MAX + 1)), Err(WireError::TooDeep));
+    }
+
+    #[test]
+    fn a_value_is_serialized_where_it_stands_each_time_anew() {
+        let bytes = b"\x82\xa1a\x93\x80\x90\xcf\xff\xff\xff\xff\xff\xff\xff\xff\xa1b\xcb\x7f\xf8\0\0\0\0\0\0";
+        let value = [AsJson::of(&bytes[..]).unwrap(), AsJson::of(&bytes[..]).unwrap()];
+        let once = r#"{"a":[{},[],18446744073709551615],"b":null}"#;
+        for _ in 0..2 {
+            let text = serde_json::to_string(&value).unwrap();
+            assert_eq!(text, format!("[{once},{once}]"));
+        }
+        assert_eq!(AsJson::of(b"\x01\x02").unwrap_err(), WireError::Trailing(1));
     }
 }

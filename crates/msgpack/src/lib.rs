@@ -10,7 +10,7 @@ mod fields;
 mod pack;
 mod scan;
 
-pub use convert::{from_json, to_json, to_json_text};
+pub use convert::{AsJson, from_json, to_json, to_json_text};
 pub use error::{DEPTH_MAX, WireError};
 pub use fields::Fields;
 pub use pack::Pack;

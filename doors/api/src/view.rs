@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use spindle_core::job::{Attempt, Cause, HeldLease, Origin, Outcome, Words};
 use spindle_core::{JobId, JobImage, Source, Status, Type, address};
@@ -10,7 +9,7 @@ use spindle_engine::{
     BlockerNow, Engine, HeldBack, JobNow, Progress, failure_words, fingerprint_of,
 };
 use spindle_http::door_word;
-use spindle_msgpack::to_json;
+use spindle_msgpack::AsJson;
 use utoipa::ToSchema;
 
 use crate::backoff::Backoff;
@@ -289,7 +288,7 @@ pub(crate) struct Result {
     /// What a result says that is MessagePack, as JSON. `base64` has it exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
-    as_json: Option<Value>,
+    as_json: Option<AsJson<Bytes>>,
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
@@ -484,7 +483,8 @@ fn lease_shown(lease: &HeldLease, attempt: u32) -> LeaseShown {
 pub(crate) fn result(image: &JobImage, outcome: &Outcome, bytes: Option<&Bytes>) -> Result {
     let kind = Kind::of(outcome.bytes.as_ref().map_or(0, |bytes| bytes.kind));
     let shown = bytes.filter(|_| outcome.bytes.as_ref().is_some_and(|place| place.len > 0));
-    let as_json = shown.filter(|_| kind == Kind::Msgpack).and_then(|bytes| to_json(bytes).ok());
+    let as_json =
+        shown.filter(|_| kind == Kind::Msgpack).and_then(|bytes| AsJson::of(bytes.clone()).ok());
     let (value, base64) = shown.map(|bytes| typed::shown(bytes, kind)).unwrap_or_default();
     Result {
         success: outcome.success,
