@@ -66,7 +66,24 @@ fn character_bytes(text: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::{fits, literal_prefix};
+
+    #[test]
+    fn texts_that_fit_begin_with_what_stands_before_the_first_wildcard() {
+        for (pattern, begin, is_all) in [
+            ("", "", true),
+            ("mail", "mail", true),
+            ("mail.*", "mail.", false),
+            ("?", "", false),
+            (r"a\*b*", "a*b", false),
+            (r"a\\?", r"a\", false),
+            (r"a\", r"a\", true),
+        ] {
+            assert_eq!(literal_prefix(pattern.as_bytes()), (begin.into(), is_all), "{pattern}");
+            let fitting = format!("{begin}{}", if is_all { "" } else { "x" });
+            assert!(fits(pattern.as_bytes(), fitting.as_bytes()), "{pattern}");
+        }
+    }
 
     #[test]
     fn stars_questions_and_backslashes_mean_what_the_documentation_says() {

@@ -148,10 +148,9 @@ pub struct Constraint {
 }
 
 /// What a constraint limits where queues are on several shards. Each shard counts its own jobs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitScope {
     /// All jobs that it matches, together: so their queues have to be on one shard.
-    #[default]
     Whole,
     /// Those of each shard for themselves.
     PerShard,

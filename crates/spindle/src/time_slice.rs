@@ -2,7 +2,7 @@
 //!
 //! When more threads want to run than there are processors, Linux gives each of them 1 to 4 ms. The
 //! server's need much less for most of what they do, and wait that long for those that compute. Since
-//! Linux 6.12 a thread may ask for shorter turns: it gets its next one so much sooner, and no more time in
+//! Linux 6.12 a thread may ask for shorter turns: its next one comes sooner, and it gets no more time in
 //! all. On two busy cores that halves the 99th percentile of small requests.
 
 use std::io;

@@ -91,8 +91,7 @@ pub(super) fn set_constraint(
     let is_too_many = rule.number == 0 && cx.state.constraints_count() >= CONSTRAINTS_MAX;
     refuse_if(is_too_many, Rejection::OutOfRange("the number of constraints"))?;
     refuse_if(cx.state.is_rebasing_constraint(rule.number), Rejection::Rebasing)?;
-    let spans_shards = cx.state.scope_of(rule) == LimitScope::PerShard;
-    refuse_if(spans_shards && scope == LimitScope::Whole, Rejection::SpansShards)?;
+    refuse_if(cx.state.spans_shards(rule, scope), Rejection::SpansShards)?;
     let in_range = |value: u64| (1..=RATE_MAX).contains(&value);
     let fits = |rate: &Rate| [rate.count, rate.per_ms, rate.burst].into_iter().all(in_range);
     refuse_if(!rule.rate.as_ref().is_none_or(fits), Rejection::OutOfRange("rate"))?;

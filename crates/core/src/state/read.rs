@@ -264,6 +264,11 @@ impl State {
         }
     }
 
+    /// Whether it would be one limit for queues that may be on several shards.
+    pub fn spans_shards(&self, rule: &Constraint, scope: LimitScope) -> bool {
+        scope == LimitScope::Whole && self.scope_of(rule) == LimitScope::PerShard
+    }
+
     /// How many buckets there are.
     pub fn buckets_count(&self) -> usize {
         self.buckets.len()

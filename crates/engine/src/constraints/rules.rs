@@ -383,8 +383,8 @@ impl Inner {
             rate: spec.rate,
             running_max: spec.running_max,
         };
-        let is_refused = scope == LimitScope::Whole && self.state.scope_of(&rule) != scope;
-        if before.as_ref() == Some(&rule) && !is_refused {
+        // What the core refuses is refused though it is there already.
+        if before.as_ref() == Some(&rule) && !self.state.spans_shards(&rule, scope) {
             let revision = self.state.constraint_revision(rule.number).unwrap_or_default();
             return Ok(PutConstraint { created: false, revision });
         }

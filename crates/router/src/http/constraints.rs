@@ -30,10 +30,8 @@ type Fields = Map<String, Value>;
 
 /// `PUT /api/v1/constraints/{name}`: by all shards, and shown as `GET` shows it.
 pub(super) async fn put(routing: &Routing, asked: Asked) -> Outcome {
-    let mut answers = routing.every(asked).await?.into_iter();
-    let Some((first, answer)) = answers.next() else {
-        return Err(Missed::BrokeOff(Shard::FIRST).into());
-    };
+    let mut answers = routing.every(asked).await?;
+    let (first, answer) = answers.remove(0);
     if !answer.status().is_success() {
         return Ok(answer);
     }

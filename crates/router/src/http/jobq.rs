@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::asked::{Asked, Head};
@@ -20,7 +20,7 @@ struct Wanted {
     limit: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Listed {
     jobs: Vec<Box<RawValue>>,
 }
@@ -42,10 +42,7 @@ pub(super) async fn list(routing: &Routing, asked: Asked) -> Outcome {
         left -= more.len();
         jobs.append(&mut more);
     }
-    let mut text = Vec::from(b"{\"jobs\":");
-    text.append(&mut written(&jobs));
-    text.push(b'}');
-    Ok(json(text))
+    Ok(json(written(&Listed { jobs })))
 }
 
 async fn listed(

@@ -99,8 +99,6 @@ impl Routing {
                 let (head, bytes) = asked.read(self.limits).await?;
                 submit::offer(self, &head, &bytes, &named_of(&head, shards)?).await?.answer(&head)
             }
-            Rule::JobqList if named.is_none() => jobq::list(self, asked).await,
-            Rule::JobqPoll if named.is_none() => jobq::poll(self, asked).await,
             Rule::Lease => lease::lease(self, asked).await,
             Rule::Reports => reports::reports(self, asked).await,
             _ => match named {
@@ -131,6 +129,8 @@ impl Routing {
             Rule::List(kind) => lists::list(self, kind, asked).await,
             Rule::Sum(sum) => sums::sum(self, sum, asked).await,
             Rule::Events => events::follow(self, asked).await,
+            Rule::JobqList => jobq::list(self, asked).await,
+            Rule::JobqPoll => jobq::poll(self, asked).await,
             _ => self.pass(asked, Shard::FIRST).await,
         }
     }

@@ -236,13 +236,7 @@ fn written(set: &Constraint, field: &str) -> String {
         "queue_glob" => set.queue_glob.clone().unwrap_or_default(),
         "per" => set.per.clone().unwrap_or_default(),
         "running_max" => number(set.running_max),
-        PER_SHARD => {
-            if set.per_shard {
-                "yes".to_owned()
-            } else {
-                String::new()
-            }
-        }
+        PER_SHARD if set.per_shard => "yes".to_owned(),
         "count" => number(rate.map(|rate| rate.count)),
         "per_time" => rate.map(|rate| time_written(rate.per_ms)).unwrap_or_default(),
         "burst" => number(rate.and_then(|rate| rate.burst.filter(|burst| *burst != rate.count))),
