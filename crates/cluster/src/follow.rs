@@ -80,7 +80,6 @@ impl Node {
     ///
     /// When the node is stopped; when the log cannot be opened the first time, or cannot be folded.
     pub fn follow(&self, options: &Options) -> Result<Leadership, FollowError> {
-        let mut was_open = false;
         self.state().reads = options.format;
         loop {
             let mut ended = None;
@@ -89,7 +88,7 @@ impl Node {
             let clock = Arc::clone(&self.shared.options.clock);
             let mut epoch = 0;
             let engine = Engine::follow(clock, options, |fold| {
-                let followed = self.follow_once(fold, &mut was_open);
+                let followed = self.follow_once(fold);
                 epoch = fold.epoch() + 1;
                 followed.map_err(|why| match why {
                     Ended::Fold(error) => error,
@@ -131,9 +130,9 @@ impl Node {
         self.detach();
     }
 
-    fn follow_once(&self, fold: &mut Fold<'_>, was_open: &mut bool) -> Result<Takeover, Ended> {
-        let log = self.open(*was_open)?;
-        *was_open = true;
+    fn follow_once(&self, fold: &mut Fold<'_>) -> Result<Takeover, Ended> {
+        let log = self.open()?;
+        self.state().was_open = true;
         self.attach(&log);
         let first = log.first();
         fold.begin(first);
@@ -141,8 +140,10 @@ impl Node {
         follower.run()
     }
 
-    /// Opens the log. The first time it must work; later the log may be out of reach for a while.
-    fn open(&self, was_open: bool) -> Result<Arc<dyn SharedLog>, Ended> {
+    /// Opens the log. The first time it must work; later the log may be out of reach for a while, also when
+    /// this node has led meanwhile.
+    fn open(&self) -> Result<Arc<dyn SharedLog>, Ended> {
+        let was_open = self.state().was_open;
         let mut is_said = false;
         loop {
             match (self.shared.options.open)() {

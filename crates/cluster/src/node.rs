@@ -105,6 +105,8 @@ pub(crate) struct State {
     pub peers: Peers,
     /// None until the log was read to its end.
     pub election: Option<Election>,
+    /// The log was open once: when it cannot be opened later, it is only out of reach.
+    pub was_open: bool,
     /// The log as it is open now.
     pub log: Option<Arc<dyn SharedLog>>,
     /// While this node leads.
@@ -188,6 +190,7 @@ impl Node {
             pass_key: None,
             is_reluctant: false,
             reads: spindle_engine::record::VERSION,
+            was_open: false,
             has_begun: false,
             stops: false,
             number: 0,

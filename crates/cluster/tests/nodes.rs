@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -63,6 +63,9 @@ struct Server {
     /// The log as it has it open.
     log: Arc<Mutex<Option<Arc<SharedLogHandle>>>>,
     clock: Arc<Ahead>,
+    /// Its log cannot be opened; how often it was tried.
+    away: Arc<AtomicBool>,
+    refused: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,6 +79,8 @@ impl Server {
         let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
         let (world, opened) = (shared.clone(), Arc::clone(&log));
         let clock = Arc::new(Ahead::default());
+        let (away, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (is_away, tries) = (Arc::clone(&away), Arc::clone(&refused));
         let node = Node::start(NodeOptions {
             shard: None,
             name: name.to_owned(),
@@ -83,6 +88,10 @@ impl Server {
             version: "test".to_owned(),
             clock: clock.clone(),
             open: Box::new(move || {
+                if is_away.load(Ordering::SeqCst) {
+                    tries.fetch_add(1, Ordering::SeqCst);
+                    return Err("out of reach".into());
+                }
                 let handle = world.open();
                 *opened.lock() = Some(Arc::clone(&handle));
                 Ok(handle as Arc<dyn SharedLog>)
@@ -96,7 +105,7 @@ impl Server {
         let thread = std::thread::spawn(move || live(&follows, &options, &leads, &fails, &inbox));
         let asked = events.clone();
         node.on_step_down(move || drop(asked.send(Event::StepDown)));
-        Server { node, events, engine, log, clock, thread: Some(thread) }
+        Server { node, events, engine, log, clock, away, refused, thread: Some(thread) }
     }
 
     fn leads(&self) -> bool {
@@ -338,6 +347,20 @@ fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
     };
     let said = format!("needs version {NEWER} of the record format, this program knows {VERSION}");
     assert!(refusal.to_string().contains(&said), "{refusal}");
+}
+
+#[test]
+fn a_log_that_was_open_before_the_node_led_is_waited_for() {
+    let shared = SharedMemoryLog::new();
+    let one = Server::start(&shared, "one");
+    wait_until("it leads", || one.leads());
+    let id = one.add();
+    one.away.store(true, Ordering::SeqCst);
+    assert!(one.node.ask_to_step_down());
+    wait_until("it tries again", || one.refused.load(Ordering::SeqCst) >= 2);
+    assert!(!one.leads());
+    one.away.store(false, Ordering::SeqCst);
+    wait_until("it leads again", || one.knows(id));
 }
 
 #[test]

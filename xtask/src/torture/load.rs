@@ -160,7 +160,10 @@ impl<'a> Load<'a> {
             let (load, sweeps) = (&self, done.clone());
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
-            act(&self, &all_added)
+            let outcome = act(&self, &all_added);
+            // The server has ended, or is about to: who finds nothing to do would not hear of it.
+            self.adds_left.store(0, Ordering::SeqCst);
+            outcome
         });
         (outcome, self.ending.verdict())
     }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::extract::Request;
@@ -18,9 +19,10 @@ async fn length(request: Request) -> Answered<String> {
     Ok(read_body(request, BodyLimits::default()).await?.len().to_string())
 }
 
-/// A body that is read and kept for ever.
-async fn keep(request: Request) -> Answered<String> {
+/// A body that is read and kept for ever, which is counted.
+async fn keep(request: Request, kept: Arc<AtomicUsize>) -> Answered<String> {
     let _body = read_body(request, BodyLimits::default()).await?;
+    kept.fetch_add(1, Ordering::SeqCst);
     std::future::pending().await
 }
 
@@ -33,21 +35,25 @@ async fn drop_it(request: Request) -> Answered<String> {
 struct Served {
     handle: Handle,
     budgets: Budgets,
+    /// Bodies that a handler keeps.
+    kept: Arc<AtomicUsize>,
 }
 
 impl Served {
     fn new(input_bytes_max: usize, output_bytes_max: usize) -> Served {
         let budgets = Budgets::new(input_bytes_max, output_bytes_max);
+        let kept = Arc::<AtomicUsize>::default();
+        let keeps = Arc::clone(&kept);
         let routes = Router::new()
             .route("/length", post(length))
-            .route("/keep", post(keep))
+            .route("/keep", post(move |request| keep(request, Arc::clone(&keeps))))
             .route("/drop", post(drop_it))
             .route("/40", get(async || vec![b'x'; 40_000_000]))
             .route("/20", get(async || vec![b'x'; 20_000_000]));
         let config = HttpConfig { threads: 2, budgets: budgets.clone(), ..HttpConfig::default() };
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let handle = bound.start(site(routes), Arc::new(engine()), config, Arc::default()).unwrap();
-        Served { handle, budgets }
+        Served { handle, budgets, kept }
     }
 
     fn send(&self, bytes: &[u8]) -> TcpStream {
@@ -109,7 +115,8 @@ fn the_largest_body_goes_with_an_error_and_the_others_go_on() {
 fn a_body_counts_until_its_handler_has_let_go_of_it() {
     let served = Served::new(8_000_000, usize::MAX);
     let mut kept = served.begin_body("/keep", 5_000_000, 5_000_000);
-    wait_until("the whole body", || held(&served.budgets.input) == 5_000_000);
+    wait_until("the whole body", || served.kept.load(Ordering::SeqCst) == 1);
+    assert_eq!(held(&served.budgets.input), 5_000_000);
     let mut other = served.begin_body("/length", 4_000_000, 3_999_999);
     assert_eq!(rest(&mut kept), "");
     assert_eq!(closed(&served.budgets.input), 1);
