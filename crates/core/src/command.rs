@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use crate::audit::AuditEntry;
+use crate::consumer::Consumer;
 use crate::job::{Backoff, Cause, JobId, JobImage, Key, Label, OnDead, Origin, TraceParent};
 use crate::payload::BytesRef;
 use crate::queue::{Constraint, LimitScope, QueueSettings};
@@ -248,6 +249,8 @@ pub enum Command {
         /// Which move.
         version: u64,
     },
+    /// Somebody who follows the feed has dealt with everything up to a place.
+    MoveConsumer(Consumer),
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
     /// New kinds of events may be written from now on.

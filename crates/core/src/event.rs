@@ -5,6 +5,7 @@ use prost::{DecodeError, Message};
 
 use crate::audit::AuditEntry;
 use crate::batch::{Batch, BatchCounts};
+use crate::consumer::{Consumer, Consumers};
 use crate::fast_encode::{FIXED_BYTES_MAX, Put, message, uint};
 use crate::job::{Deletion, HeldLease, JobImage, Label, Outcome};
 use crate::payload::BytesRef;
@@ -133,6 +134,8 @@ events! {
     34 QueuePlaced(Placed),
     /// This shard knows of another place of a queue, or has nothing of it any more.
     35 PlaceKnown(Known),
+    /// Somebody who follows the feed has come so far.
+    36 ConsumerMoved(Consumer),
 }
 
 /// See [`Event::Leased`].
@@ -583,6 +586,9 @@ pub struct Server {
     /// Where queues are that were moved.
     #[prost(message, required, tag = "13")]
     pub places: Places,
+    /// Who follows the feed, and how far each has come.
+    #[prost(message, required, tag = "14")]
+    pub consumers: Consumers,
 }
 
 impl Server {

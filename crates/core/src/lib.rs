@@ -11,6 +11,7 @@ pub mod address;
 pub mod audit;
 pub mod batch;
 pub mod command;
+pub mod consumer;
 pub mod event;
 pub mod glob;
 pub mod job;

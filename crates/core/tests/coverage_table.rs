@@ -103,6 +103,8 @@ table! { COMMANDS of Command:
         "Command::SealQueue {", "refuse_step";
     LeaveQueue => "a_shard_leaves_a_queue_that_it_has_nothing_of_and_then_takes_nothing_of_it",
         "Command::LeaveQueue {", "refuse_step";
+    MoveConsumer => "a_consumer_is_where_it_moved_last_and_a_move_to_there_is_none",
+        "Command::MoveConsumer(", "apply_consumer";
     Compact => "the_fold_is_the_same_after_old_records_were_carried_forward_and_dropped",
         "fn compaction(", "apply_compaction";
     RaiseFormat => "formats_only_rise", "Command::RaiseFormat {", "compare_server";
@@ -165,6 +167,7 @@ table! { EVENTS of Event:
     QueuePlaced => "what_cannot_move_is_refused", "Command::PlaceQueue {", "compare_places";
     PlaceKnown => "a_shard_that_a_queue_leaves_takes_only_what_belongs_to_its_jobs",
         "Command::KnowPlace {", "taken_by";
+    ConsumerMoved => "consumers_survive_compaction", "Command::MoveConsumer(", "compare_consumers";
     BlockerEnded => "a_job_runs_only_when_those_before_it_have_ended", "fn blockers(",
         "settle_dependents";
 }

@@ -101,7 +101,7 @@ impl Engine {
                 inner.options.undurable_bytes_max,
             ),
             log_bytes_max: inner.options.log_bytes_max,
-            flight: Flight::of(log.in_flight_max(), inner.options.faults),
+            flight: Flight::of(log.in_flight_max(), &inner.options),
             inner: Mutex::new(inner),
             log,
             clock,

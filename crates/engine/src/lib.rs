@@ -34,6 +34,7 @@ mod command_log;
 mod commit;
 mod compaction;
 mod constraints;
+mod consumers;
 mod damage;
 mod engine;
 mod fence;

@@ -38,6 +38,9 @@ pub struct Options {
     pub durable_leases: bool,
     /// Bytes appended again in one step of compaction.
     pub compaction_bytes: usize,
+    /// To a log that takes several records at a time they go as long as there are places, whether or not that
+    /// was found to be quicker than one at a time.
+    pub always_together: bool,
     /// The door that keeps a copy of its jobs: its changes are noted, see
     /// [`Replica`](crate::Replica). None costs nothing.
     pub copied: Option<Origin>,
@@ -84,6 +87,7 @@ impl Default for Options {
             away_max_ms: 30 * 24 * 3600 * 1000,
             durable_leases: false,
             compaction_bytes: 256 * 1024,
+            always_together: false,
             copied: None,
             defaults: Defaults::default(),
             seat: Seat::default(),

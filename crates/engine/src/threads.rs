@@ -124,7 +124,9 @@ impl Engine {
                 flight.submits.sleep(rest);
                 continue;
             }
-            match self.submit_once() {
+            let submitted =
+                if flight.goes_alone() { self.commit_alone(flight) } else { self.submit_once() };
+            match submitted {
                 Submitted::Some => {}
                 Submitted::Failed => return,
                 Submitted::Full => std::thread::park_timeout(FULL_PAUSE),

@@ -58,7 +58,6 @@ pub fn start(
     Prepared { secret, authorities }: Prepared,
     server: String,
 ) -> anyhow::Result<Webhooks> {
-    let folder = (!config.memory).then(|| config.data.clone());
-    let options = Options { server, folder, authorities, ..Options::default() };
+    let options = Options { server, authorities, ..Options::default() };
     Ok(Webhooks::start(engine, config.webhooks.clone(), &secret, &options)?)
 }

@@ -36,6 +36,7 @@
 //! - **jobd.** `JobdMaster` is a master, and `JobdWorker` a worker for one (feature `jobd`).
 //! - **PostgreSQL.** `PostgresServer` is a server of one's own, or its standby (feature `pgsql`).
 //! - **Networks.** Both can run in network namespaces (`Place`), between which connections can be cut.
+//! - **Webhooks.** [`HookReceiver`] is told of alerts, and keeps them.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper
@@ -58,6 +59,7 @@ mod engine;
 mod flight_log;
 #[cfg(feature = "engine")]
 mod held_log;
+mod hook_receiver;
 #[cfg(feature = "http")]
 mod http_door;
 mod http_request;
@@ -108,6 +110,7 @@ pub use engine::{
 pub use flight_log::{FlightLog, FlightStore, Weather};
 #[cfg(feature = "engine")]
 pub use held_log::HeldLog;
+pub use hook_receiver::HookReceiver;
 #[cfg(feature = "http")]
 pub use http_door::{HttpDoor, Reply, on_serving_thread, wait_until_async};
 pub use http_request::HttpRequest;

@@ -2,15 +2,12 @@
 
 use std::{
     convert::Infallible,
-    fmt::Write,
     io,
-    path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use sha2::{Digest, Sha256};
 use spindle_engine::{Engine, FeedError, FeedId};
 use ureq::Agent;
 
@@ -18,7 +15,6 @@ use crate::{
     alert::Alert,
     hook::Hook,
     options::Options,
-    place::Place,
     queues::Queues,
     send::{AlertSender, Sent},
     sign::Secret,
@@ -26,20 +22,15 @@ use crate::{
 
 /// Events read from the feed at once.
 const PAGE: usize = 128;
-/// Without deliveries the place is written so often, so that the log does not trim it away unseen.
+/// Without deliveries the place is remembered so often ...
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
+/// ... if events came by, or so many records, so that the log does not trim it away unseen. Remembering is a
+/// record, too.
+const REMEMBER_RECORDS: u64 = 1_000;
 
 /// Why hooks cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The place of a hook cannot be read.
-    #[error("cannot read {path}, which remembers what a webhook has delivered")]
-    Place {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
     /// There is no thread to be had.
     #[error("cannot start a thread for a webhook")]
     Thread(#[source] io::Error),
@@ -64,20 +55,21 @@ impl Webhooks {
     ) -> Result<Webhooks, StartError> {
         let mut webhooks = Webhooks::default();
         for hook in hooks {
-            let path = options.folder.as_ref().map(|folder| place_of(&hook, folder));
-            let place = Place::open(path.clone())
-                .map_err(|source| StartError::Place { path: path.unwrap_or_default(), source })?;
+            let name = hook.consumer();
+            let remembered = engine.feed().consumer(&name);
+            let from = remembered.unwrap_or_else(|| end_of(engine));
             let sender = AlertSender::new(&hook, secret.clone(), options);
             webhooks.agents.push(sender.agent());
-            let from = place.now().unwrap_or_else(|| end_of(engine));
             let (stopping, stop) = channel();
             webhooks.stops.push(stopping);
             let mut follower = Follower {
                 engine: engine.clone(),
                 hook,
                 sender,
-                place,
+                name,
                 from,
+                remembered,
+                has_seen: false,
                 queues: Queues::default(),
                 stop,
                 options: options.clone(),
@@ -104,16 +96,6 @@ impl Drop for Webhooks {
     }
 }
 
-/// Another hook has another file.
-fn place_of(hook: &Hook, folder: &Path) -> PathBuf {
-    let mut name = "webhook-".to_owned();
-    for byte in Sha256::digest(hook.text.as_bytes()).iter().take(8) {
-        // Writing into a string cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    folder.join(name + ".place")
-}
-
 /// The place behind everything durable.
 fn end_of(engine: &Engine) -> FeedId {
     FeedId { position: engine.durable().0, index: 0 }
@@ -123,10 +105,14 @@ struct Follower {
     engine: Engine,
     hook: Hook,
     sender: AlertSender,
-    place: Place,
+    name: String,
     /// Everything up to here was looked at.
     from: FeedId,
+    /// Up to where, as far as the log knows.
+    remembered: Option<FeedId>,
     queues: Queues,
+    /// Events have come by since.
+    has_seen: bool,
     /// Disconnected when it is time to end.
     stop: Receiver<Infallible>,
     options: Options,
@@ -145,7 +131,9 @@ impl Follower {
                 break;
             }
             if remembered.elapsed() >= REMEMBER_EVERY {
-                self.remember();
+                if self.is_worth_remembering() {
+                    self.remember();
+                }
                 remembered = Instant::now();
             }
             let is_due = looked.is_none_or(|looked| looked.elapsed() >= self.options.look_every);
@@ -182,6 +170,7 @@ impl Follower {
                     return Ok(());
                 }
             };
+            self.has_seen |= !page.events.is_empty();
             for (id, event) in &page.events {
                 if let Some((alert, queue)) = Alert::of_event(*id, event)
                     && self.hook.is_about(queue)
@@ -234,9 +223,21 @@ impl Follower {
         self.stop.recv_timeout(time) != Err(RecvTimeoutError::Timeout)
     }
 
+    fn is_worth_remembering(&self) -> bool {
+        let known = self.remembered.map_or(0, |known| known.position);
+        self.has_seen || self.from.position.saturating_sub(known) >= REMEMBER_RECORDS
+    }
+
+    /// Everything before this place was delivered. A crash may take this back: then it is delivered again.
     fn remember(&mut self) {
-        if let Err(error) = self.place.move_to(self.from) {
-            tracing::warn!("webhook {}: cannot write its place down: {error}", self.hook);
+        if !self.hook.dead || self.remembered == Some(self.from) {
+            return;
+        }
+        match self.engine.feed().move_consumer(&self.name, self.from) {
+            Ok(()) => (self.remembered, self.has_seen) = (Some(self.from), false),
+            Err(error) => {
+                tracing::warn!("webhook {}: its place is not remembered: {error}", self.hook);
+            }
         }
     }
 }

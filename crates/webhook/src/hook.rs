@@ -1,7 +1,12 @@
 //! A hook as one line of text: an address and words, separated by blanks.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{
+    fmt::{self, Write},
+    str::FromStr,
+    time::Duration,
+};
 
+use sha2::{Digest, Sha256};
 use spindle_core::glob;
 use ureq::http::Uri;
 
@@ -40,6 +45,20 @@ pub enum HookError {
     /// A time is none.
     #[error("`{0}`: write a time such as 90s, 10m or 2h, at least 1s")]
     BadTime(String),
+}
+
+impl Hook {
+    /// The name of the consumer that it is: the log remembers its place in the feed by that. Another text is
+    /// another hook. The text itself may have secrets in it.
+    #[must_use]
+    pub fn consumer(&self) -> String {
+        let mut name = "webhook-".to_owned();
+        for byte in Sha256::digest(self.text.as_bytes()).iter().take(8) {
+            // Writing into a string cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
+    }
 }
 
 impl FromStr for Hook {

@@ -2,7 +2,7 @@
 //!
 //! Each hook is a thread of its own that follows the engine's feed at the receiver's pace. Nothing
 //! is queued in memory, so a receiver that is slow or away holds up nobody: the place in the feed
-//! waits, and is kept in a file, so that a restart goes on from there.
+//! waits, and the log remembers it, so that a restart, or another node of a cluster, goes on from there.
 //!
 //! - `hook`: a hook as one line of text
 //! - `follow`: the thread: dead jobs from the feed, queues by looking at them now and then
@@ -11,7 +11,6 @@
 //! - `alert`: what is sent
 //! - `sign`, `send`: the signature; deliveries and their repetition
 //! - `authorities`: whose certificates receivers over TLS may have
-//! - `place`: the file that remembers the place in the feed
 //!
 //! What receivers read of it is in docs/webhooks.md.
 
@@ -20,7 +19,6 @@ mod authorities;
 mod follow;
 mod hook;
 mod options;
-mod place;
 mod queues;
 mod send;
 mod sign;

@@ -1,6 +1,6 @@
 //! How hooks are served.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::authorities::Authorities;
 
@@ -9,8 +9,6 @@ use crate::authorities::Authorities;
 pub struct Options {
     /// The server's name, sent with each alert.
     pub server: String,
-    /// Where places in the feed are remembered; none: a restart begins with what comes then.
-    pub folder: Option<PathBuf>,
     /// Whose certificates receivers over TLS may have.
     pub authorities: Authorities,
     /// How often the feed is asked for something new.
@@ -29,7 +27,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             server: "localhost".to_owned(),
-            folder: None,
             authorities: Authorities::default(),
             poll_every: Duration::from_millis(500),
             look_every: Duration::from_secs(5),

@@ -3,6 +3,7 @@
 mod audit;
 mod batches;
 mod compaction;
+mod consumers;
 mod finish;
 mod flows;
 mod hold;
@@ -276,6 +277,7 @@ fn decide_plainly(cx: &mut Context<'_>, command: &Command) -> Decided {
         }
         Command::SealQueue { queue, version } => places::seal_queue(cx, queue, *version),
         Command::LeaveQueue { queue, version } => places::leave_queue(cx, queue, *version),
+        Command::MoveConsumer(consumer) => consumers::move_consumer(cx, consumer),
         Command::Compact(item) => compaction::compact(cx, item),
     }
 }

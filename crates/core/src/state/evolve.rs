@@ -66,6 +66,7 @@ impl State {
             | Event::FormatRaised(_)
             | Event::QueuePlaced(_)
             | Event::PlaceKnown(_)
+            | Event::ConsumerMoved(_)
             | Event::ServerCompacted(_) => self.on_server(event, at),
         }
         self.note_order(event);
@@ -230,6 +231,7 @@ impl State {
                 server.places.place(placed, seat);
             }
             Event::PlaceKnown(known) => server.places.note(known),
+            Event::ConsumerMoved(consumer) => server.consumers.note(consumer),
             Event::ServerCompacted(compacted) => {
                 server.ids_until = server.ids_until.max(compacted.ids_until);
                 server.epoch = server.epoch.max(compacted.epoch);
@@ -243,6 +245,7 @@ impl State {
                 server.schedules_revision =
                     server.schedules_revision.max(compacted.schedules_revision);
                 server.places.clone_from(&compacted.places);
+                server.consumers.clone_from(&compacted.consumers);
                 let done = (compacted.relabelled_revision, compacted.relabelled_below);
                 if done > (server.relabelled_revision, server.relabelled_below) {
                     (server.relabelled_revision, server.relabelled_below) = done;

@@ -5,6 +5,7 @@ mod audit;
 mod batches;
 mod compaction;
 mod constraints;
+mod consumers;
 mod fair;
 mod finish;
 mod flows;

@@ -356,6 +356,7 @@ pub(crate) fn is_in_feed(event: &Event) -> bool {
             | Event::BatchSet(_)
             | Event::BatchesCounted(_)
             | Event::BatchesGone(_)
+            | Event::ConsumerMoved(_)
     )
 }
 

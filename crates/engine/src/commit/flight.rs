@@ -13,6 +13,10 @@
 //!              the rest  ────────────┘      to be submitted (again)
 //! ```
 //!
+//! Over some logs it is better to have one record on its way at a time ([`width`](super::width)). Then
+//! whoever has decided something commits it ([`Engine::commit_alone`]), as on a log of one's own: no other
+//! thread has to be woken for it.
+//!
 //! When all that was submitted behind an Unknown is answered, nothing counts as submitted any more,
 //! and after a pause the identical records are submitted again, in order. Nothing new departs before.
 
@@ -25,11 +29,12 @@ use spindle_log::{Ack, Position, SubmitError};
 use super::TimerBell;
 use super::batch::Sealed;
 use super::group::{Committed, Verdict};
+use super::width::{Way, Width};
 use crate::admission::Begun;
 use crate::answer::Failure;
 use crate::engine::Engine;
 use crate::lead::{Began, Lead};
-use crate::options::Faults;
+use crate::options::{Faults, Options};
 
 /// After a lost answer the records are submitted again in so long, in twice that after the next one,
 /// and so on.
@@ -54,6 +59,7 @@ pub enum Submitted {
 pub(crate) struct Flight {
     places: usize,
     departed: Mutex<Departed>,
+    width: Mutex<Width>,
     /// Held by whoever takes an answer.
     taking: Mutex<()>,
     /// Wakes the thread that submits.
@@ -77,6 +83,14 @@ struct Departed {
     is_refused: bool,
 }
 
+/// What there is behind a record that has arrived.
+struct After {
+    /// The log had no room for the next one.
+    is_refused: bool,
+    /// Others have a place.
+    more: bool,
+}
+
 struct OnItsWay {
     record: Sealed,
     begun: Begun,
@@ -85,18 +99,22 @@ struct OnItsWay {
     append: Option<Began>,
     /// When it was submitted, the last time.
     since: Instant,
+    /// Others were on their way then.
+    had_company: bool,
 }
 
 impl Flight {
     /// None for a log that takes one commit at a time.
-    pub fn of(places: usize, faults: Faults) -> Option<Flight> {
+    pub fn of(places: usize, options: &Options) -> Option<Flight> {
+        let width = Width::new(options.always_together, Instant::now());
         (places > 1).then(|| Flight {
             places,
             departed: Mutex::default(),
+            width: Mutex::new(width),
             taking: Mutex::default(),
             submits: TimerBell::default(),
             acks: TimerBell::default(),
-            faults,
+            faults: options.faults,
         })
     }
 
@@ -109,6 +127,11 @@ impl Flight {
     /// Whether the last that was heard of what is on its way is that nothing is known of it.
     pub fn is_unanswered(&self) -> bool {
         self.departed.lock().tries > 0
+    }
+
+    /// Whether one record at a time is on its way.
+    pub fn goes_alone(&self) -> bool {
+        self.width.lock().way() == Way::Alone
     }
 
     /// Whether nothing is on its way.
@@ -158,6 +181,14 @@ impl Engine {
     /// ([`Log::in_flight_max`](spindle_log::Log::in_flight_max)); of others it submits nothing.
     pub fn submit_once(&self) -> Submitted {
         let Some(flight) = &self.shared.flight else { return Submitted::Nothing };
+        let submitted = self.submit_next(flight);
+        if submitted == Submitted::Some {
+            flight.acks.ring();
+        }
+        submitted
+    }
+
+    fn submit_next(&self, flight: &Flight) -> Submitted {
         // Records go to the log in their order, and what is with the log is known to whoever takes
         // its answer: so this is held until it is noted.
         let mut departed = flight.departed.lock();
@@ -169,7 +200,8 @@ impl Engine {
             return Submitted::Nothing;
         }
         let next = departed.submitted;
-        departed.records[next].since = Instant::now();
+        (departed.records[next].since, departed.records[next].had_company) =
+            (Instant::now(), next > 0);
         if flight.faults.later_try_proves {
             departed.records[next].append = self.shared.lead.as_ref().map(Lead::begins);
         }
@@ -178,8 +210,6 @@ impl Engine {
                 departed.submitted += 1;
                 departed.is_refused = false;
                 departed.rests_until = None;
-                drop(departed);
-                flight.acks.ring();
                 Submitted::Some
             }
             Err(SubmitError::Full) => {
@@ -211,7 +241,8 @@ impl Engine {
         let Some(record) = self.shared.inner.lock().batch.take_next() else { return false };
         let begun = self.shared.admission.begin_commit(self.now_ms());
         let append = self.shared.lead.as_ref().map(Lead::begins);
-        departed.records.push_back(OnItsWay { record, begun, append, since: Instant::now() });
+        let (since, had_company) = (Instant::now(), false);
+        departed.records.push_back(OnItsWay { record, begun, append, since, had_company });
         true
     }
 
@@ -251,13 +282,13 @@ impl Engine {
             }
             Verdict::Durable | Verdict::Unknown => {
                 let Some(arrived) = departed.arrive() else { return Committed::Nothing };
-                let is_refused = departed.is_refused;
+                let after = After { is_refused: departed.is_refused, more: !departed.records.is_empty() };
                 let mut durable = arrived.record.position + 1;
                 if flight.faults.gate_opened_by_earlier_batch {
                     durable += departed.submitted as u64;
                 }
                 drop(departed);
-                self.note_arrival(flight, &arrived, durable, is_refused);
+                self.note_arrival(flight, &arrived, durable, after);
                 Committed::Some
             }
             Verdict::Failed(failure) => {
@@ -268,17 +299,48 @@ impl Engine {
         }
     }
 
-    fn note_arrival(&self, flight: &Flight, arrived: &OnItsWay, durable: u64, is_refused: bool) {
-        let took = arrived.since.elapsed();
+    fn note_arrival(&self, flight: &Flight, arrived: &OnItsWay, durable: u64, after: After) {
+        let now = Instant::now();
+        let took = now - arrived.since;
+        let went_alone = flight.goes_alone();
+        flight.width.lock().note(took, arrived.had_company, now);
         // What another record would wait for a place, if all are taken.
-        self.shared.sync_time.note(took / u32::try_from(flight.places).unwrap_or(u32::MAX));
+        let places = if went_alone { 1 } else { flight.places };
+        self.shared.sync_time.note(took / u32::try_from(places).unwrap_or(u32::MAX));
         self.shared.meters.note_commit(took, arrived.record.bytes.len());
         if let (Some(lead), Some(append)) = (&self.shared.lead, arrived.append) {
             lead.committed(append);
         }
         self.publish_durable(durable);
-        self.after_commit(std::slice::from_ref(&arrived.record), &[], arrived.begun, is_refused);
-        flight.submits.ring();
+        self.after_commit(std::slice::from_ref(&arrived.record), &[], arrived.begun, after.is_refused);
+        // Alone, whoever has decided something commits it, or has rung.
+        if !went_alone || after.is_refused || after.more {
+            flight.submits.ring();
+        }
+    }
+
+    /// Commits all that is decided as one record, when what is on its way has arrived. For records that go
+    /// [alone](Flight::goes_alone): any thread may call it, and waits. What it does not commit, because answers
+    /// were lost or there is no room, is left to the thread that submits.
+    pub(crate) fn commit_alone(&self, flight: &Flight) -> Submitted {
+        let _committing = self.shared.committing.lock();
+        // Until just now they may have gone together.
+        while self.take_ack_once() == Committed::Some {}
+        if flight.rest().is_some() {
+            return Submitted::Nothing;
+        }
+        loop {
+            let is_again = flight.is_unanswered();
+            let submitted = self.submit_next(flight);
+            // Should the answer be that of a record which the other thread has submitted at this moment, then
+            // that has also rung for whoever takes the rest.
+            let has_arrived =
+                submitted == Submitted::Some && self.take_ack_once() == Committed::Some;
+            // Behind what was submitted again is what was decided since.
+            if !(is_again && has_arrived) {
+                return submitted;
+            }
+        }
     }
 
     /// As [`Engine::commit_once`]: submits all that is decided, as places get free, and takes all

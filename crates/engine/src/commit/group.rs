@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spindle_log::{Ack, LogError, Position, Record, SubmitError};
 
 use super::batch::Sealed;
-use super::flight::pause_after;
+use super::flight::{Submitted, pause_after};
 use crate::admission::Begun;
 use crate::answer::{Answer, Failure};
 use crate::door::{Committer, Mailbox};
@@ -103,8 +103,13 @@ impl Committer for Engine {
     }
 
     fn commit(&self) {
-        // The log thread does it where an answer takes long; on a full disk it tries again.
-        if self.shared.flight.is_some() || self.commit_once() == Committed::Full {
+        // Where several records are on their way the log thread does it; on a full disk it tries again.
+        let is_left = match &self.shared.flight {
+            None => self.commit_once() == Committed::Full,
+            Some(flight) if flight.goes_alone() => self.commit_alone(flight) == Submitted::Full,
+            Some(_) => true,
+        };
+        if is_left {
             self.call_log_thread();
         }
     }

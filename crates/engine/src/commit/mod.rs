@@ -2,7 +2,8 @@
 //!
 //! [`record`] is the format of a record. [`batch`] is what is decided and not written yet, with the
 //! newest records ([`recent`]) in memory. [`cohort`] says when to commit, [`group`] does it; over a log
-//! that takes several records at a time [`flight`] does.
+//! that takes several records at a time [`flight`] does, and [`width`] says whether it is better to have several
+//! on their way.
 //! [`bell`] wakes a thread in time.
 
 pub mod cohort;
@@ -13,6 +14,7 @@ mod bell;
 mod flight;
 mod group;
 mod recent;
+mod width;
 
 pub use batch::Payload;
 pub(crate) use batch::{Batch, is_in_feed};

@@ -25,9 +25,19 @@ fn engine_on(store: &FlightStore, weather: Weather, options: Options) -> (Bench,
     (Bench::on(log.clone(), START_MS, options), log)
 }
 
+/// Records go together.
 fn calm() -> (Bench, Arc<FlightLog>, FlightStore) {
+    calm_with(Options { always_together: true, ..Options::default() })
+}
+
+/// Records go one at a time, as long as nothing else is found to be quicker.
+fn calm_alone() -> (Bench, Arc<FlightLog>, FlightStore) {
+    calm_with(Options::default())
+}
+
+fn calm_with(options: Options) -> (Bench, Arc<FlightLog>, FlightStore) {
     let store = store();
-    let (bench, log) = engine_on(&store, Weather::CALM, Options::default());
+    let (bench, log) = engine_on(&store, Weather::CALM, options);
     (bench, log, store)
 }
 
@@ -161,7 +171,8 @@ fn after_a_lost_record_those_behind_it_are_submitted_again_too() {
 fn a_record_for_which_the_log_is_not_ready_waits_until_the_answer_is_taken() {
     let store = store();
     let weather = Weather { lost_answers: 200, lost_records: 200, ..Weather::CALM };
-    let (bench, log) = engine_on(&store, weather, Options::default());
+    let options = Options { always_together: true, ..Options::default() };
+    let (bench, log) = engine_on(&store, weather, options);
     bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
     let gates: Vec<Gate> = (0..300).map(|_| decide(&bench)).collect();
     wait_until("all is durable", || gates.iter().all(|gate| bench.is_durable(*gate)));
@@ -260,6 +271,127 @@ fn whoever_serves_clients_only_hands_over() {
     wait_until("it is durable", || bench.is_durable(gate));
     bench.engine.stop();
     assert!(bench.engine.sync_time() > Duration::ZERO);
+}
+
+#[test]
+fn one_at_a_time_the_next_record_is_all_that_was_decided_meanwhile() {
+    let (bench, log, store) = calm_alone();
+    let end = store.end();
+    bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    log.hold(true);
+    let first = decide(&bench);
+    wait_until("it departs at once", || log.on_their_way() == 1);
+    let late: Vec<Gate> = (0..100).map(|_| decide(&bench)).collect();
+    log.let_go(1);
+    wait_until("the rest has departed", || log.next().0 == end.0 + 2);
+    assert!(bench.is_durable(first) && !bench.is_durable(late[0]));
+    log.hold(false);
+    wait_until("all is durable", || late.iter().all(|gate| bench.is_durable(*gate)));
+    assert_eq!(store.end().0, end.0 + 2, "one record");
+    bench.engine.stop();
+    bench.check_fold();
+}
+
+#[test]
+fn one_at_a_time_whoever_serves_clients_commits() {
+    let (bench, log, _) = calm_alone();
+    let gates: Vec<Gate> = (0..3).map(|_| submit(&bench)).collect();
+    assert!(bench.engine.end_turn());
+    bench.engine.commit();
+    check_durable(&bench, &gates, 3);
+    assert!(!bench.engine.end_turn() && log.on_their_way() == 0);
+    let gate = submit(&bench);
+    bench.engine.commit_if_quick();
+    assert!(bench.is_durable(gate));
+    assert!(bench.engine.sync_time() > Duration::ZERO);
+}
+
+#[test]
+fn one_at_a_time_what_went_together_before_arrives_first() {
+    let (bench, log, store) = calm_alone();
+    let mut gates = depart(&bench, PLACES);
+    gates.push(submit(&bench));
+    let end = store.end();
+    bench.engine.commit();
+    check_durable(&bench, &gates, PLACES + 1);
+    assert_eq!((log.on_their_way(), store.end().0), (0, end.0 + PLACES as u64 + 1));
+}
+
+#[test]
+fn one_at_a_time_what_was_decided_since_an_answer_was_lost_is_committed_with_it() {
+    let (bench, log, store) = calm_alone();
+    let end = store.end();
+    log.lose_answers(1);
+    let lost = submit(&bench);
+    bench.engine.commit();
+    assert!(!bench.is_durable(lost));
+    let behind = submit(&bench);
+    // Longer than the pause after the first lost answer.
+    thread::sleep(Duration::from_millis(5));
+    bench.engine.commit();
+    check_durable(&bench, &[lost, behind], 2);
+    assert_eq!(store.end().0, end.0 + 2, "once each");
+}
+
+#[test]
+fn one_at_a_time_what_is_lost_or_finds_no_room_is_left_to_the_thread_that_submits() {
+    let (bench, log, store) = calm_alone();
+    let end = store.end();
+    log.lose_answers(1);
+    let lost = submit(&bench);
+    bench.engine.commit();
+    assert!(!bench.is_durable(lost) && store.end().0 == end.0 + 1);
+    // It is offered again after a pause, and nothing overtakes it.
+    let behind = submit(&bench);
+    bench.engine.commit();
+    assert!(!bench.is_durable(behind));
+    bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    wait_until("both are durable", || bench.is_durable(behind) && bench.is_durable(lost));
+    assert_eq!(store.end().0, end.0 + 2, "once each");
+    log.fill(true);
+    let refused = submit(&bench);
+    bench.engine.commit();
+    assert!(!bench.is_durable(refused));
+    log.fill(false);
+    wait_until("there is room", || bench.is_durable(refused));
+    bench.engine.stop();
+    bench.check_fold();
+}
+
+/// Doors and the thread that submits, at once, over a network that loses much.
+#[test]
+fn one_at_a_time_in_any_weather_all_becomes_durable_once() {
+    let store = store();
+    let weather = Weather { lost_answers: 200, lost_records: 200, ..Weather::CALM };
+    let (bench, log) = engine_on(&store, weather, Options::default());
+    let end = store.end();
+    bench.engine.spawn(|failure| panic!("{failure}")).expect("threads");
+    let mut gates: Vec<Gate> = Vec::new();
+    for n in 0..300 {
+        if n % 3 == 0 {
+            gates.push(decide(&bench));
+        } else {
+            gates.push(submit(&bench));
+            bench.engine.commit();
+        }
+    }
+    wait_until("all is durable", || gates.iter().all(|gate| bench.is_durable(*gate)));
+    bench.engine.stop();
+    assert_eq!((log.on_their_way(), store.end().0), (0, bench.engine.durable().0));
+    assert!(store.end().0 <= end.0 + 300 + 1, "no record twice");
+    bench.check_fold();
+}
+
+#[test]
+fn one_at_a_time_a_lost_log_fails_whoever_commits() {
+    let (bench, _, store) = calm_alone();
+    let gates = vec![submit(&bench)];
+    bench.engine.commit();
+    let gates = [gates, vec![submit(&bench)]].concat();
+    store.append(&somebody_elses());
+    bench.engine.commit();
+    assert!(matches!(bench.engine.failure(), Some(Failure::Conflict)));
+    check_failed(&bench, &gates);
 }
 
 #[test]

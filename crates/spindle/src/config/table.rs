@@ -204,7 +204,7 @@ pub const TABLE: &[Setting] = &[
             "Keep the log on a server that several nodes share, instead of in the data folder: this server is one \
              node of a cluster. `nats://HOST:PORT/STREAM`, `tls://HOST:PORT/STREAM` (NATS over TLS) or \
              `postgres://USER@HOST/DATABASE`. A password is not part of it, see `log-password-file`. What this \
-             node keeps for itself, such as charts and the places of webhooks, stays in the data folder.",
+             node keeps for itself, such as the history for charts, stays in the data folder.",
         )
         .apply(|config, text| set(&mut config.log, parse_log_url(text).map(Some))),
     Setting::one("log-password-file", "FILE", "")

@@ -1,63 +1,32 @@
 //! `spindle serve --webhook`.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::Duration,
-};
+use std::fs;
 
-use serde_json::Value;
+use spindle_testkit::{HookReceiver, PATIENCE};
 
 use crate::{
     fake_workq::{spindle, stderr, stdout},
+    native::object,
     serve::{data, serve},
 };
 
 const SECRET: &str = "nobody must read this";
-
-/// A receiver that takes everything: heads and bodies as they come.
-fn receiver() -> (String, Receiver<(String, Value)>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/hook?key=hidden", listener.local_addr().unwrap());
-    let (sent, posts) = channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                stream.read_line(&mut head).unwrap();
-            }
-            let lower = head.to_lowercase();
-            let (_, length) = lower.split_once("content-length: ").unwrap();
-            let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
-            stream.read_exact(&mut body).unwrap();
-            let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
-            stream.get_mut().write_all(answer).unwrap();
-            if sent.send((head, serde_json::from_slice(&body).unwrap())).is_err() {
-                return;
-            }
-        }
-    });
-    (url, posts)
-}
 
 #[test]
 fn a_dead_job_is_told_and_the_secret_to_nobody() {
     let (folder, data) = data();
     let secret = folder.path().join("secret");
     fs::write(&secret, format!("{SECRET}\n")).unwrap();
-    let (url, posts) = receiver();
-    let hook = format!("{url} dead queue=ma*");
+    let receiver = HookReceiver::start(|_, _| 204);
+    let hook = format!("{} dead queue=ma*", receiver.url);
     let secret = secret.to_str().unwrap();
     let flags = ["--webhook", &hook, "--webhook-secret-file", secret];
     let arguments = ["--workq", "127.0.0.1:0", "--data", &data, "--log-level", "debug"];
     let mut served = serve(&[&arguments[..], &flags].concat());
     let id = stdout(&served.spindle(&["add", "mail", "--tries", "1"]).unwrap()).trim().to_owned();
     served.spindle(&["work", "mail", "--once", "--", "false"]).assert().code(5);
-    let (head, answer) = posts.recv_timeout(Duration::from_secs(20)).unwrap();
+    let (head, body) = receiver.posts.recv_timeout(PATIENCE).unwrap();
+    let answer = object(&body);
     assert!(head.starts_with("POST /hook?key=hidden HTTP/1.1\r\n"), "{head}");
     assert!(head.to_lowercase().contains("spindle-signature: t="), "{head}");
     assert_eq!((&answer["event"], &answer["job"]["queue"]), (&"job_dead".into(), &"mail".into()));

@@ -8,6 +8,7 @@ mod changes;
 mod demo;
 mod deploy;
 mod harness;
+mod hooks;
 mod kinds;
 mod moved;
 mod nats;

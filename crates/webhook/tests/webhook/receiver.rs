@@ -213,7 +213,11 @@ pub fn options() -> Options {
     }
 }
 
+pub fn hook(receiver: &Receiver, words: &str) -> Hook {
+    format!("{} {words}", receiver.url).parse().unwrap()
+}
+
 pub fn start(engine: &Engine, receiver: &Receiver, words: &str, options: &Options) -> Webhooks {
-    let hook: Hook = format!("{} {words}", receiver.url).parse().unwrap();
+    let hook = hook(receiver, words);
     Webhooks::start(engine, vec![hook], &Secret::new(SECRET).unwrap(), options).unwrap()
 }

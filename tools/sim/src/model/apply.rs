@@ -77,6 +77,7 @@ impl Model {
             }
             Command::SealQueue { queue, .. } => self.apply_step(queue, Stage::Sealed),
             Command::LeaveQueue { queue, .. } => self.apply_step(queue, Stage::Left),
+            Command::MoveConsumer(consumer) => self.apply_consumer(consumer),
             Command::SetConstraint(rule, _) => self.apply_constraint(rule, now_ms),
             Command::RemoveConstraint { number } => {
                 self.rules.remove(number);

@@ -148,6 +148,7 @@ impl Model {
         same_fields!(0 => self, server; epoch, next_constraint, constraints_revision, format,
             last_audit);
         self.compare_places(state)?;
+        self.compare_consumers(state)?;
         let below = |number: &u32| self.stops.get(number).map_or(0, |(below, _)| *below);
         for number in self.rules.keys() {
             let unmatched = state.unmatched_below(*number);

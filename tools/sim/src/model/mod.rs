@@ -11,6 +11,7 @@ mod audit;
 mod batches;
 mod choose;
 mod compare;
+mod consumers;
 mod deletion;
 mod fair;
 mod finish;
@@ -78,6 +79,8 @@ pub struct Model {
     /// The clock is not believed: nothing goes because its time is over.
     pub(crate) holds_expiry: bool,
     pub(crate) defaults: Defaults,
+    /// Who follows the feed, and when each has moved: the number of the move, and where to.
+    consumers: BTreeMap<Bytes, consumers::Moved>,
     /// Which shard the log is, and where queues are that were moved.
     pub(crate) moved: places::Moved,
     next_order: u64,

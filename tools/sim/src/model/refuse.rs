@@ -151,6 +151,7 @@ impl Model {
             Command::LeaveQueue { queue, version } => {
                 self.refuse_step(queue, *version, Stage::Sealed)
             }
+            Command::MoveConsumer(consumer) => Self::refuse_consumer(consumer),
             Command::Compact(item) => self.refuse_compaction(item),
             Command::ReturnIds { from } => {
                 let reserved = 1..=self.ids_until();

@@ -1,6 +1,7 @@
 //! Random commands: realistic mixes in small name spaces, so that commands meet.
 
 mod batches;
+mod consumers;
 mod people;
 mod places;
 mod schedules;
@@ -18,6 +19,7 @@ use spindle_core::{Command, JobId, JobImage};
 
 use crate::model::Model;
 use batches::Batches;
+use consumers::Consumers;
 use places::Moves;
 use schedules::Schedules;
 
@@ -76,6 +78,7 @@ pub struct Workload {
     schedules: Schedules,
     batches: Batches,
     moves: Moves,
+    consumers: Consumers,
 }
 
 /// How a seed differs from others besides its draws.
@@ -138,12 +141,16 @@ impl Workload {
             schedules: Schedules::new(seed, profile),
             batches: Batches::new(seed),
             moves: Moves::new(seed),
+            consumers: Consumers::new(seed),
         }
     }
 
     /// What happens next.
     pub fn step(&mut self, view: View<'_>) -> Step {
         if let Some(command) = self.move_step(view) {
+            return Step::Ask(command);
+        }
+        if let Some(command) = self.consumers.step() {
             return Step::Ask(command);
         }
         let mix = self.mix;
