@@ -141,6 +141,8 @@ faults! {
     LeftWithJobs => engine.core.left_with_jobs;
     /// Compaction loses where queues have moved to.
     PlacesNotCompacted => engine.core.places_not_compacted;
+    /// Compaction loses who follows the feed.
+    ConsumersNotCompacted => engine.core.consumers_not_compacted;
     /// A lease that timed out still counts among the running jobs of a constraint.
     RunningKeptOnTimeout => engine.core.running_kept_on_timeout;
     /// A job that failed as often as it may is tried once more.

@@ -122,6 +122,7 @@ planted! {
     a_sealed_queue_that_takes_jobs_is_found SealedTakesJobs,
     a_queue_that_is_left_with_its_jobs_is_found LeftWithJobs,
     places_that_compaction_loses_are_found PlacesNotCompacted,
+    consumers_that_compaction_loses_are_found ConsumersNotCompacted,
     a_timeout_that_frees_no_bucket_is_found RunningKeptOnTimeout,
     one_failure_too_many_is_found FailsOffByOne,
     a_try_without_backoff_is_found BackoffIgnored,

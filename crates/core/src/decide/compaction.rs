@@ -1,6 +1,7 @@
 //! Appending items again, so that the records that had them before can be dropped.
 
 use crate::command::Compact;
+use crate::consumer::Consumers;
 use crate::decide::{Context, Decided, EVENTS_MAX, audit, batches, refuse_if, schedules};
 use crate::event::{ConstraintSet, Event, PageMoved, QueueSet};
 use crate::job::{JobId, Status};
@@ -73,6 +74,9 @@ pub(super) fn compact(cx: &mut Context<'_>, item: &Compact) -> Decided {
             let mut server = cx.state.server().clone();
             if cx.state.faults().places_not_compacted {
                 server.places = Places::default();
+            }
+            if cx.state.faults().consumers_not_compacted {
+                server.consumers = Consumers::default();
             }
             cx.emit(Event::ServerCompacted(server), true);
         }

@@ -213,6 +213,8 @@ pub struct Faults {
     pub left_with_jobs: bool,
     /// Compaction loses where queues have moved to.
     pub places_not_compacted: bool,
+    /// Compaction loses who follows the feed.
+    pub consumers_not_compacted: bool,
 }
 
 impl State {

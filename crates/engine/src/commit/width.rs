@@ -40,7 +40,7 @@ pub(super) enum Way {
     Together,
 }
 
-/// How long answers take: a moving average, the newest an eighth of it.
+/// How long answers take: the mean of about as many as a trial has.
 #[derive(Clone, Copy, Default, Debug)]
 struct Average {
     time: Duration,
@@ -49,7 +49,8 @@ struct Average {
 
 impl Average {
     fn note(&mut self, took: Duration) {
-        self.time = if self.records == 0 { took } else { (self.time * 7 + took) / 8 };
+        let weight = self.records.min(TRIAL - 1);
+        self.time = (self.time * weight + took) / (weight + 1);
         self.records = self.records.saturating_add(1);
     }
 }
