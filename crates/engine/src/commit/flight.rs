@@ -282,7 +282,8 @@ impl Engine {
             }
             Verdict::Durable | Verdict::Unknown => {
                 let Some(arrived) = departed.arrive() else { return Committed::Nothing };
-                let after = After { is_refused: departed.is_refused, more: !departed.records.is_empty() };
+                let after =
+                    After { is_refused: departed.is_refused, more: !departed.records.is_empty() };
                 let mut durable = arrived.record.position + 1;
                 if flight.faults.gate_opened_by_earlier_batch {
                     durable += departed.submitted as u64;
@@ -312,7 +313,12 @@ impl Engine {
             lead.committed(append);
         }
         self.publish_durable(durable);
-        self.after_commit(std::slice::from_ref(&arrived.record), &[], arrived.begun, after.is_refused);
+        self.after_commit(
+            std::slice::from_ref(&arrived.record),
+            &[],
+            arrived.begun,
+            after.is_refused,
+        );
         // Alone, whoever has decided something commits it, or has rung.
         if !went_alone || after.is_refused || after.more {
             flight.submits.ring();

@@ -115,7 +115,9 @@ impl Committer for Engine {
     }
 
     fn commit_if_quick(&self) {
-        let is_quick = self.sync_time() <= INLINE_SYNC_MAX
+        // What a network does is never quick for certain.
+        let is_quick = self.shared.flight.is_none()
+            && self.sync_time() <= INLINE_SYNC_MAX
             && self.undurable_bytes() <= INLINE_BYTES_MAX
             && !self.shared.committing.is_locked();
         if is_quick {

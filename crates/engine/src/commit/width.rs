@@ -94,8 +94,8 @@ impl Width {
     }
 
     fn better(&self) -> Way {
-        let gains = self.together.records >= TOGETHER_MIN
-            && self.together.time <= self.alone.time * 3 / 2;
+        let gains =
+            self.together.records >= TOGETHER_MIN && self.together.time <= self.alone.time * 3 / 2;
         if gains { Way::Together } else { Way::Alone }
     }
 
@@ -149,7 +149,8 @@ mod tests {
         let mut now = Instant::now();
         let mut width = Width::new(false, now);
         let (quick, slow) = (Duration::from_micros(1_100), Duration::from_millis(8));
-        for (together, way) in [(quick, Way::Together), (slow, Way::Alone), (quick, Way::Together)] {
+        for (together, way) in [(quick, Way::Together), (slow, Way::Alone), (quick, Way::Together)]
+        {
             pass(&mut width, &mut now, 11_000, together);
             assert_eq!(width.way(), way, "{together:?}");
         }

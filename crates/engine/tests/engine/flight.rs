@@ -300,10 +300,11 @@ fn one_at_a_time_whoever_serves_clients_commits() {
     bench.engine.commit();
     check_durable(&bench, &gates, 3);
     assert!(!bench.engine.end_turn() && log.on_their_way() == 0);
+    assert!(bench.engine.sync_time() > Duration::ZERO);
+    // Whoever has nobody to serve meanwhile does not wait for a network, however quick it was.
     let gate = submit(&bench);
     bench.engine.commit_if_quick();
-    assert!(bench.is_durable(gate));
-    assert!(bench.engine.sync_time() > Duration::ZERO);
+    assert!(!bench.is_durable(gate));
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn told(receiver: &HookReceiver) -> String {
 /// What the leader could not deliver, the next one does, which has never led before.
 #[test]
 fn an_alert_that_nobody_took_is_delivered_by_the_next_leader() {
-    let receiver = HookReceiver::start(|_, body| if body.contains("to be kept") { 503 } else { 204 });
+    let receiver =
+        HookReceiver::start(|_, body| if body.contains("to be kept") { 503 } else { 204 });
     let other = HookReceiver::start(|_, _| 204);
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret");
