@@ -126,7 +126,7 @@ pub use manual_clock::ManualClock;
 pub use nats::{NatsServers, NatsSetup, nats_program};
 #[cfg(feature = "pgsql")]
 pub use postgres_server::PostgresServer;
-pub use program::{Program, await_exit, free_address, succeeds};
+pub use program::{Program, await_exit, free_address, succeeds, write_script};
 pub use said::Said;
 #[cfg(feature = "engine")]
 pub use sessions::Sessions;

@@ -1,8 +1,10 @@
 //! Programs that tests start.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
-use std::process::{Child, Command, ExitStatus};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
@@ -44,6 +46,19 @@ impl Program {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
+}
+
+/// Writes a script that can be started. Another process writes it: a program that some other test starts at
+/// this moment would have this one's open file for a while, and the script would be busy.
+pub fn write_script(path: &Path, text: &str) {
+    let mut shell = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success(), "{}", path.display());
 }
 
 impl From<Child> for Program {

@@ -4,11 +4,10 @@ use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::TcpStream,
-    os::unix::fs::PermissionsExt,
 };
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use spindle_testkit::{HttpRequest, PATIENCE, SpindleServer, wait_until};
+use spindle_testkit::{HttpRequest, PATIENCE, SpindleServer, wait_until, write_script};
 
 use crate::serve::{data, serve};
 
@@ -114,8 +113,7 @@ fn a_flood_of_connections_takes_nothing_from_the_log() {
     let program = folder.path().join("few-files");
     let script =
         format!("#!/bin/sh\nulimit -n 256\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, &script);
     let given = ["--data", &data, "--segment-size", "64KiB", "--workq", "127.0.0.1:0"];
     let more = ["--http", "127.0.0.1:0", "--gearman", "off", "--jobd-master", "off"];
     let given = [&given[..], &more].concat();
@@ -163,8 +161,7 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     let program = folder.path().join("few-at-first");
     let script =
         format!("#!/bin/sh\nulimit -S -n 100\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, &script);
     let given = ["--memory", "--workq", "127.0.0.1:0", "--http", "off", "--gearman", "off"];
     let given = [&given[..], &["--jobd-master", "off"]].concat();
     let server = SpindleServer::start(program.to_str().unwrap(), &given, "workq");

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
-use spindle_testkit::Certificates;
+use spindle_testkit::{Certificates, write_script};
 
 use crate::{
     fake_workq::{spindle, stdout},
@@ -150,8 +150,7 @@ fn what_the_machine_lacks_is_said() {
     // 20,000 blocks of 512 or 1,024 bytes: less than a segment.
     let limits = "ulimit -n 300\nulimit -f 20000";
     let script = format!("#!/bin/sh\n{limits}\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, &script);
     let arguments = ["doctor", "--json", "--data", &data, "--payload-memory", "1000000GiB"];
     let output = Command::new(program).args(arguments).output().unwrap();
     let found: Vec<Value> = stdout(&output).lines().map(object).collect();

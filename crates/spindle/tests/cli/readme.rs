@@ -3,10 +3,7 @@
 use std::{
     fs::{self, File},
     io::Read,
-    os::unix::{
-        fs::{PermissionsExt, symlink},
-        process::CommandExt,
-    },
+    os::unix::{fs::symlink, process::CommandExt},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -17,6 +14,7 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use spindle_testkit::write_script;
 
 use crate::{
     fake_workq::await_exit,
@@ -53,8 +51,7 @@ fn tell_port(folder: &Path, name: &str, served: &Served) {
     let path = std::env::var("PATH").unwrap();
     let program = folder.join(name);
     let text = format!("#!/bin/sh\nPATH='{path}' exec {name} -h {host} -p {port} \"$@\"\n");
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, &text);
 }
 
 /// A shell, and all that it left running.

@@ -4,11 +4,10 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
-use spindle_testkit::{Program, Said, free_address, nats_program, wait_until};
+use spindle_testkit::{Program, Said, free_address, nats_program, wait_until, write_script};
 use tempfile::TempDir;
 
 use crate::harness::{SPINDLE, database};
@@ -147,8 +146,7 @@ fn what_will_not_do_is_refused_with_words() {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, body: &str| {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &format!("#!/bin/sh\n{body}\n"));
         path.to_str().unwrap().to_owned()
     };
     let old = script("old", "echo nats-server: v2.9.25");
