@@ -213,7 +213,7 @@ impl<S> Cluster<S> {
 }
 
 /// Whoever waits in vain is shown what each node said last.
-struct ToldIfInVain<'a>(&'a [Node]);
+pub struct ToldIfInVain<'a>(pub &'a [Node]);
 
 impl Drop for ToldIfInVain<'_> {
     fn drop(&mut self) {
