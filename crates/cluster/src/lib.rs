@@ -25,7 +25,7 @@
 //! with its time given; `announcement.rs` is what nodes tell each other, `peers.rs` what was heard of them.
 //! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` what
 //! is said on it first. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
-//! routers reach their leaders, `moving.rs` how queues move from one to another.
+//! routers reach their leaders, `moving.rs` how queues move from one to another, `courtesy.rs` when a leader makes way.
 //!
 //! - Invariant: nothing in this crate answers a client about jobs.
 //! - Invariant: what is heard changes no state but who is heard; only the fold of the log changes who leads.
@@ -33,6 +33,7 @@
 //! [`Engine::follow`]: spindle_engine::Engine::follow
 
 mod announcement;
+mod courtesy;
 mod crossing;
 mod election;
 mod entrance;

@@ -14,6 +14,7 @@ use spindle_log::SharedLog;
 use tokio::sync::watch;
 
 use crate::announcement::{Announcement, FORMAT, Role, is_name};
+use crate::courtesy::Courtesy;
 use crate::election::Election;
 use crate::follow::FollowError;
 use crate::peers::Peers;
@@ -31,10 +32,6 @@ const NAMESAKE_HEARD_MIN: u32 = 3;
 /// A node that has listened for so long has heard all others that run.
 const LISTENED: Duration = Duration::from_secs(60);
 
-/// Whoever leads a shard, and whoever is to lead it instead, have done what they do for so long.
-const SETTLED: Duration = Duration::from_secs(10);
-/// A node makes way once in so long: one that could not lead after all must not be let in again and again.
-const MADE_WAY: Duration = Duration::from_secs(600);
 /// A node so few records behind is as good as up to date.
 const LAG_MAX: u64 = 1000;
 
@@ -123,10 +120,7 @@ pub(crate) struct State {
     number: u64,
     announce_now: bool,
     on_step_down: Option<Arc<OnStepDown>>,
-    /// Since when this node leads.
-    settled_since: Option<Duration>,
-    /// When it has last made way for another node.
-    made_way_at: Option<Duration>,
+    courtesy: Courtesy,
     /// When this process began to hear others.
     hears_since: Option<Duration>,
     namesake: Namesake,
@@ -196,8 +190,7 @@ impl Node {
             number: 0,
             announce_now: false,
             on_step_down: None,
-            settled_since: None,
-            made_way_at: None,
+            courtesy: Courtesy::default(),
             hears_since: None,
             namesake: Namesake::default(),
         };
@@ -566,22 +559,14 @@ impl Shared {
         let now = self.options.clock.since_boot();
         let mut state = self.state.lock();
         let leads = state.role == Role::Leader && state.pass_key.is_some();
-        let Some(position) = state.engine.as_ref().filter(|_| leads).map(|it| it.durable().0)
-        else {
-            state.settled_since = None;
-            return;
-        };
-        let settled = *state.settled_since.get_or_insert(now);
-        let has_just = state.made_way_at.is_some_and(|at| now.saturating_sub(at) < MADE_WAY);
-        if now.saturating_sub(settled) < SETTLED || has_just {
-            return;
-        }
+        let Some(settled_by) = state.courtesy.settled_by(now, leads) else { return };
+        let Some(position) = state.engine.as_ref().map(|it| it.durable().0) else { return };
         let read = position.saturating_sub(LAG_MAX);
         let name = &self.options.name;
-        let better = state.peers.better_leader(name, seat.shard, now, (now - SETTLED, read));
+        let better = state.peers.better_leader(name, seat.shard, now, (settled_by, read));
         let Some(better) = better else { return };
         tracing::info!(shard = seat.shard, "{better} is to lead this shard: stepping down");
-        state.made_way_at = Some(now);
+        state.courtesy.makes_way(now);
         let call = state.on_step_down.clone();
         drop(state);
         call.iter().for_each(|call| call());
