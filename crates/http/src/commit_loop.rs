@@ -102,7 +102,7 @@ impl CommitLoop {
             let sync_time = committer.sync_time();
             let next = self.state.lock().cohort.next(has_work, sync_time);
             match next {
-                Next::Look => self.look().await,
+                Next::Look(_) => self.look().await,
                 Next::Commit => {
                     committer.commit_if_quick();
                     has_work = false;

@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry, Token};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use spindle_budget::{Budgets, Kind};
-use spindle_engine::cohort::{Cohort, Next};
+use spindle_engine::cohort::{Cohort, LOOKING_MAX, Next, PATIENCE_MAX};
 use spindle_engine::door::{Committer, ConnectionId, Delivery, Door};
 use spindle_tls::ListenerTls;
 use tracing::{debug, warn};
@@ -114,7 +116,7 @@ impl Reactor {
             acceptor,
             next_reactor: 0,
             connections: Connections::new(number),
-            cohort: Cohort::default(),
+            cohort: Cohort::new(PATIENCE_MAX),
             sweep_limits: SweepLimits::of(&shared.limits),
             next_sweep: Instant::now(),
             accepts: true,
@@ -145,13 +147,8 @@ impl Reactor {
         match self.cohort.next(self.has_work, self.shared.committer.sync_time()) {
             Next::Commit => return Step::Commit,
             // A whole turn's work is not kept waiting for more.
-            Next::Look if self.has_work && !self.bulk.is_empty() => return Step::Commit,
-            Next::Look => {
-                let (came, time) = self.poll_sockets(Duration::ZERO);
-                if !came {
-                    self.cohort.looked(time);
-                }
-            }
+            Next::Look(_) if self.has_work && !self.bulk.is_empty() => return Step::Commit,
+            Next::Look(at_most) => self.look(at_most),
             Next::Sleep => self.sleep(),
         }
         Step::Served
@@ -188,16 +185,36 @@ impl Reactor {
         self.poll.registry()
     }
 
+    /// Looks whether something has come, and sleeps until then if it may be more than a moment.
+    fn look(&mut self, at_most: Duration) {
+        if at_most > LOOKING_MAX && self.may_sleep() {
+            let began = Instant::now();
+            // The poll itself counts in milliseconds. Why this ends shows below.
+            let mut watched = [PollFd::new(self.poll.registry().as_fd(), PollFlags::POLLIN)];
+            let _ = ppoll(&mut watched, Some(at_most.into()), None);
+            self.cohort.looked(began.elapsed());
+        }
+        let (came, time) = self.poll_sockets(Duration::ZERO);
+        if !came {
+            self.cohort.looked(time);
+        }
+    }
+
     /// Sleeps until a socket or a note wakes it, or a sweep is due.
     fn sleep(&mut self) {
-        let goes_on = self.accepts || self.has_more();
-        let timeout = if goes_on || !self.inbox.may_sleep(!self.gated.is_empty()) {
-            Duration::ZERO
-        } else {
+        let timeout = if self.may_sleep() {
             self.next_sweep.saturating_duration_since(Instant::now())
+        } else {
+            Duration::ZERO
         };
         let (_, time) = self.poll_sockets(timeout);
         self.cohort.slept(time);
+    }
+
+    /// Whether a socket or a note will wake it for all that is to come.
+    fn may_sleep(&self) -> bool {
+        let goes_on = self.accepts || self.has_more();
+        !goes_on && self.inbox.may_sleep(!self.gated.is_empty())
     }
 
     /// Whether the next turn has something to do for that no event comes.

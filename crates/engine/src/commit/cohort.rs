@@ -17,17 +17,20 @@
 //!
 //! 1. A connection is expected back if it came back in time after each of its last two answers. So
 //!    nobody waits for open loops, for workers that work, or for people.
-//! 2. A cohort waits for half the time a sync takes, at most [`PATIENCE_MAX`], in all. What waits
-//!    longer would have been better off with a sync of its own. To serve others is to wait, too: a
-//!    stream of requests that nobody waited for does not put off a commit.
+//! 2. A cohort waits for half the time a sync takes, at most [`PATIENCE_MAX`] (or [`LOOKING_MAX`], see there), in
+//!    all. What waits longer would have been better off with a sync of its own. To serve others is to wait,
+//!    too: a stream of requests that nobody waited for does not put off a commit.
 //! 3. Within one cohort a connection is expected twice at most: for a lease and then for its
 //!    `complete`. Somebody who only reads, however fast, holds up nobody's commit.
 //! 4. Who was expected in vain is not expected again until it has been fast again.
 
 use std::time::Duration;
 
-/// A cohort waits no longer than this for those who are expected, in all.
-pub const PATIENCE_MAX: Duration = Duration::from_micros(100);
+/// A cohort waits no longer than this for those who are expected, in all, where whoever waits looks again and
+/// again: a processor does nothing else meanwhile.
+pub const LOOKING_MAX: Duration = Duration::from_micros(100);
+/// The same where it can sleep.
+pub const PATIENCE_MAX: Duration = Duration::from_micros(500);
 /// In time after so many answers in a row, a connection is expected after the next one.
 const STREAK_MIN: u8 = 2;
 /// Within a cohort a connection is expected so many times.
@@ -36,8 +39,9 @@ const EXPECTED_MAX: u8 = 2;
 /// What to do when everything that came is served and everything that may leave has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Look for more without sleeping, and ask again.
-    Look,
+    /// Look for more, for so long at most, and ask again: without sleeping, unless it is more than
+    /// [`LOOKING_MAX`].
+    Look(Duration),
     /// Commit.
     Commit,
     /// Sleep until something comes.
@@ -60,8 +64,9 @@ pub struct Guest {
 }
 
 /// The connections of one thread that share a commit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cohort {
+    patience_max: Duration,
     number: u64,
     /// How many connections are expected.
     expected: usize,
@@ -75,7 +80,28 @@ pub struct Cohort {
     has_come: bool,
 }
 
+impl Default for Cohort {
+    /// One that waits for [`LOOKING_MAX`] at most.
+    fn default() -> Cohort {
+        Cohort::new(LOOKING_MAX)
+    }
+}
+
 impl Cohort {
+    /// One that waits for so long at most: [`LOOKING_MAX`] or [`PATIENCE_MAX`].
+    #[must_use]
+    pub fn new(patience_max: Duration) -> Cohort {
+        Cohort {
+            patience_max,
+            number: 0,
+            expected: 0,
+            clock: Duration::ZERO,
+            waited: Duration::ZERO,
+            patience: Duration::ZERO,
+            has_come: false,
+        }
+    }
+
     /// A connection has sent something.
     pub fn asks(&mut self, guest: &mut Guest) {
         if let Some(answered) = guest.answered.take() {
@@ -133,9 +159,9 @@ impl Cohort {
 
     /// What to do now. `has_work`: something was decided and is not on its way to the log.
     pub fn next(&mut self, has_work: bool, sync_time: Duration) -> Next {
-        self.patience = (sync_time / 2).min(PATIENCE_MAX);
+        self.patience = (sync_time / 2).min(self.patience_max);
         if self.expected > 0 && self.waited < self.patience {
-            return Next::Look;
+            return Next::Look(self.patience - self.waited);
         }
         self.number += 1;
         self.expected = 0;
@@ -166,14 +192,18 @@ mod tests {
         guest
     }
 
+    fn looks(next: Next) -> bool {
+        matches!(next, Next::Look(_))
+    }
+
     #[test]
     fn a_cohort_waits_for_who_is_expected_up_to_its_patience_and_no_longer() {
         let mut cohort = Cohort::default();
         let mut guest = fast(&mut cohort);
         cohort.answered(&mut guest);
-        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        assert_eq!(cohort.next(true, SYNC), Next::Look(PATIENCE));
         cohort.looked(PATIENCE - Duration::from_nanos(1));
-        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        assert_eq!(cohort.next(true, SYNC), Next::Look(Duration::from_nanos(1)));
         cohort.looked(Duration::from_nanos(1));
         assert_eq!(cohort.next(true, SYNC), Next::Commit);
         // It was expected in vain: it is not expected again before it has been fast twice.
@@ -184,17 +214,21 @@ mod tests {
         }
         cohort.asks(&mut guest);
         cohort.answered(&mut guest);
-        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        assert!(looks(cohort.next(true, SYNC)));
     }
 
     #[test]
     fn the_patience_is_half_a_sync_and_never_over_its_maximum() {
-        for (sync, patience) in [(us(40), us(20)), (us(200), us(100)), (us(9000), PATIENCE_MAX)] {
-            let mut cohort = Cohort::default();
+        let looks_only = [(us(40), us(20)), (us(200), us(100)), (us(9000), LOOKING_MAX)];
+        let sleeps = [(us(200), us(100)), (us(900), us(450)), (us(9000), PATIENCE_MAX)];
+        let looks_only = looks_only.map(|it| (LOOKING_MAX, it));
+        let sleeps = sleeps.map(|it| (PATIENCE_MAX, it));
+        for (patience_max, (sync, patience)) in looks_only.into_iter().chain(sleeps) {
+            let mut cohort = Cohort::new(patience_max);
             let mut guest = fast(&mut cohort);
             cohort.answered(&mut guest);
             cohort.looked(patience - Duration::from_nanos(1));
-            assert_eq!(cohort.next(true, sync), Next::Look, "{sync:?}");
+            assert!(looks(cohort.next(true, sync)), "{sync:?}");
             cohort.looked(Duration::from_nanos(1));
             assert_eq!(cohort.next(true, sync), Next::Commit, "{sync:?}");
         }
@@ -208,7 +242,7 @@ mod tests {
             cohort.answered(guest);
         }
         cohort.asks(&mut one);
-        assert_eq!(cohort.next(true, SYNC), Next::Look);
+        assert!(looks(cohort.next(true, SYNC)));
         cohort.leaves(&mut other);
         cohort.leaves(&mut other);
         assert_eq!(cohort.next(true, SYNC), Next::Commit);
@@ -221,7 +255,7 @@ mod tests {
         cohort.next(false, SYNC);
         for _ in 0..EXPECTED_MAX {
             cohort.answered(&mut reader);
-            assert_eq!(cohort.next(true, SYNC), Next::Look);
+            assert!(looks(cohort.next(true, SYNC)));
             cohort.asks(&mut reader);
         }
         cohort.answered(&mut reader);
@@ -327,7 +361,7 @@ mod tests {
                         self.served += batch.len() as u64;
                         batch.drain(..).for_each(|(number, _)| self.answer(number));
                     }
-                    Next::Look => {
+                    Next::Look(_) => {
                         self.now += us(1);
                         if !came {
                             self.cohort.looked(us(1));

@@ -193,7 +193,6 @@ impl<S> Cluster<S> {
 
     /// Which one leads, once one does and all that run say so.
     pub fn leader(&self) -> usize {
-        let _told = ToldIfInVain(&self.nodes);
         let mut leader = None;
         let running = || self.nodes.iter().filter(|node| node.server.is_some());
         wait_until("one leads, and the others follow it", || {
@@ -212,15 +211,13 @@ impl<S> Cluster<S> {
     }
 }
 
-/// Whoever waits in vain is shown what each node said last.
-pub struct ToldIfInVain<'a>(pub &'a [Node]);
-
-impl Drop for ToldIfInVain<'_> {
+/// When a test fails it is shown what each node said last.
+impl<S> Drop for Cluster<S> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
         }
-        for node in self.0 {
+        for node in &self.nodes {
             let Some(server) = &node.server else { continue };
             eprintln!("{} answers {:?}, and said:", node.name, node.get("/readyz"));
             while let Some(line) = server.said.next_line_within_a_moment() {

@@ -10,7 +10,7 @@ use spindle_testkit::{
 };
 
 use crate::accountant::Load;
-use crate::harness::{Cluster, Node, ToldIfInVain, database};
+use crate::harness::{Cluster, Node, database};
 
 const SHARDS: [&str; 2] = ["--shards", "3"];
 /// On all of the three.
@@ -161,7 +161,6 @@ fn leaders_are_spread_over_the_nodes_and_people_move_one() {
         node.start_with(&SHARDS);
         cluster.nodes.push(node);
     }
-    let _told = ToldIfInVain(&cluster.nodes);
     // Who is to lead which follows from the names.
     let spread = [json!("one"), json!("two"), json!("two")];
     wait_until("two takes its shards over", || leaders(&cluster.nodes[0]) == spread);
