@@ -183,10 +183,11 @@ impl NatsServers {
     /// Waits until all that were started are ready; false when one has ended, or when the time is over.
     fn are_ready_within(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
-        let running = || self.members.iter().filter(|member| member.process.is_some());
-        while !running().all(|member| is_healthy(&member.monitoring)) {
-            let gone = |member: &Member| member.process.as_ref().unwrap().has_ended();
-            if running().any(gone) || Instant::now() >= deadline {
+        let runs = |index: &usize| self.members[*index].process.is_some();
+        let running: Vec<usize> = (0..self.members.len()).filter(runs).collect();
+        while !running.iter().all(|index| self.is_ready(*index)) {
+            let gone = |index: &usize| self.members[*index].process.as_ref().unwrap().has_ended();
+            if running.iter().any(gone) || Instant::now() >= deadline {
                 return false;
             }
             // It writes each question down that it answers with no.
@@ -195,9 +196,9 @@ impl NatsServers {
         true
     }
 
-    /// Waits until all servers that run are ready: they have a leader and what the others have. One restarted
-    /// server in a hundred says for ever that its copy of a stream is not current ("group node unhealthy"), and has
-    /// to be restarted once more, as whoever operates it would do.
+    /// Waits until all servers that run are ready. One in a hundred that were restarted says for ever that its copy
+    /// of a stream is not current ("group node unhealthy"), or does not hear another one that it is connected to:
+    /// that one is restarted once more, as whoever operates it would do.
     #[track_caller]
     pub fn await_ready(&mut self) {
         for _ in 0..4 {
@@ -214,9 +215,25 @@ impl NatsServers {
         panic!("NATS servers are not ready");
     }
 
-    /// Whether a server runs and says that all is well with it.
+    /// Whether a server runs, says that all is well with it, and hears all others that run.
     pub fn is_ready(&self, index: usize) -> bool {
-        self.members[index].process.is_some() && is_healthy(&self.members[index].monitoring)
+        let Member { process, monitoring, .. } = &self.members[index];
+        process.is_some() && is_healthy(monitoring) && self.hears_others(index)
+    }
+
+    /// Whether all others that run have told a server that they vote: what they say of themselves can be lost with
+    /// connections that are one too many.
+    fn hears_others(&self, index: usize) -> bool {
+        let Ok(routes) = asked(&self.members[index].monitoring, "/routez?subs=1") else {
+            return false;
+        };
+        let votes = |other: usize| {
+            let name = format!("\"remote_name\": \"n{other}\"");
+            let is_it = |route: &str| route.contains(&name) && route.contains("$NRG.V._meta_");
+            routes.split("\"rid\":").any(is_it)
+        };
+        let others = (0..self.members.len()).filter(|other| *other != index);
+        others.filter(|other| self.members[*other].process.is_some()).all(votes)
     }
 
     /// The process of a server that runs.
@@ -330,14 +347,15 @@ fn ask(address: &str, subject: &str, question: &str) -> std::io::Result<String> 
 
 /// Whether a server says that all is well with it.
 fn is_healthy(address: &str) -> bool {
-    asked(address, "/healthz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    asked(address, "/healthz").is_ok_and(|answer| answer.starts_with("HTTP/1.0 200"))
 }
 
 /// What a server's monitoring says.
 fn asked(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: nats\r\nConnection: close\r\n\r\n")?;
+    // Which has no chunks.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: nats\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
