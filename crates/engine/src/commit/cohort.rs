@@ -29,7 +29,8 @@ use std::time::Duration;
 /// A cohort waits no longer than this for those who are expected, in all, where whoever waits looks again and
 /// again: a processor does nothing else meanwhile.
 pub const LOOKING_MAX: Duration = Duration::from_micros(100);
-/// The same where it can sleep.
+/// The same where it can sleep, for a log whose sync takes twice as long or longer: to be woken takes too long
+/// beside a faster one.
 pub const PATIENCE_MAX: Duration = Duration::from_micros(500);
 /// In time after so many answers in a row, a connection is expected after the next one.
 const STREAK_MIN: u8 = 2;
@@ -159,7 +160,9 @@ impl Cohort {
 
     /// What to do now. `has_work`: something was decided and is not on its way to the log.
     pub fn next(&mut self, has_work: bool, sync_time: Duration) -> Next {
-        self.patience = (sync_time / 2).min(self.patience_max);
+        let half = sync_time / 2;
+        self.patience =
+            if half < self.patience_max { half.min(LOOKING_MAX) } else { self.patience_max };
         if self.expected > 0 && self.waited < self.patience {
             return Next::Look(self.patience - self.waited);
         }
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn the_patience_is_half_a_sync_and_never_over_its_maximum() {
         let looks_only = [(us(40), us(20)), (us(200), us(100)), (us(9000), LOOKING_MAX)];
-        let sleeps = [(us(200), us(100)), (us(900), us(450)), (us(9000), PATIENCE_MAX)];
+        let sleeps = [(us(200), us(100)), (us(999), LOOKING_MAX), (us(1000), PATIENCE_MAX)];
         let looks_only = looks_only.map(|it| (LOOKING_MAX, it));
         let sleeps = sleeps.map(|it| (PATIENCE_MAX, it));
         for (patience_max, (sync, patience)) in looks_only.into_iter().chain(sleeps) {
