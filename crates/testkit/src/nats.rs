@@ -196,7 +196,7 @@ impl NatsServers {
         true
     }
 
-    /// Waits until all servers that run are ready. One in a hundred that were restarted says for ever that its copy
+    /// Waits until all servers that run are ready. One in fifty that were restarted says for ever that its copy
     /// of a stream is not current ("group node unhealthy"), or does not hear another one that it is connected to:
     /// that one is restarted once more, as whoever operates it would do.
     #[track_caller]
