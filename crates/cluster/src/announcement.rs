@@ -61,6 +61,9 @@ pub(crate) struct Announcement {
     /// What followers say to be let in: only who may read the log's announcements knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass_key: Option<String>,
+    /// Other nodes are to encrypt what they say there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypts: bool,
     /// The newest version of the log's records that it can read.
     #[serde(default = "first_version")]
     pub reads: u8,
@@ -118,6 +121,7 @@ pub(crate) mod tests {
             position: 7,
             advertise: Some("10.0.0.1:9931".to_owned()),
             pass_key: None,
+            encrypts: false,
             reads: 1,
             version: "0.1.0".to_owned(),
         }

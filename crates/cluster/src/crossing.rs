@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::channel::{NodeTls, in_plain};
 use crate::node::{Gate, Leader, Node};
 use crate::passage::{LAST_ANSWERS_TIME, LEADER_TIME, RETRY_PAUSE, is_another, open_way};
 use crate::preamble::Preamble;
@@ -18,6 +19,7 @@ const WAITING_MAX: usize = 4096;
 
 /// The ways to the leaders of all shards, this node's own among them.
 pub struct Crossing {
+    tls: NodeTls,
     /// By shard.
     leaders: Vec<watch::Receiver<Option<Leader>>>,
     waiting: Arc<Semaphore>,
@@ -27,8 +29,9 @@ impl Crossing {
     /// Between the shards that these nodes follow and lead.
     #[must_use]
     pub fn between(shards: &[Node]) -> Crossing {
+        let tls = shards.first().map(|node| node.tls().clone()).unwrap_or_default();
         let leaders = shards.iter().map(Node::leader).collect();
-        Crossing { leaders, waiting: Arc::new(Semaphore::new(WAITING_MAX)) }
+        Crossing { tls, leaders, waiting: Arc::new(Semaphore::new(WAITING_MAX)) }
     }
 
     /// Connects a client to a door of a shard, at its leader. Waits for somebody to lead.
@@ -50,8 +53,10 @@ impl Crossing {
         loop {
             let (leader, gate) = self.leader(leaders, deadline).await?;
             let preamble = Preamble::of_known(gate.pass_key.clone(), shard, door, client);
-            match open_way(&gate, &preamble).await {
-                Ok(stream) => return Ok((stream, deposed(leaders.clone(), leader))),
+            match open_way(&self.tls, &gate, &preamble).await {
+                Ok(stream) => {
+                    return Ok((in_plain(stream).await?, deposed(leaders.clone(), leader)));
+                }
                 // It may have just gone, or its successor not have said where it is.
                 Err(error) if Instant::now() < deadline => {
                     let node = leader.node;

@@ -1,17 +1,22 @@
 //! Where a leader lets in clients that came to other nodes.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_engine::Peer;
+use spindle_tls::stream::HandshakeTurns;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::channel::{NodeTls, in_plain};
 use crate::node::Node;
 use crate::preamble::Preamble;
+use crate::seldom::Seldom;
 
 /// The doors of a leader, as those who hand clients on see them.
 pub trait Admit: Send + Sync {
@@ -73,28 +78,30 @@ impl Threshold {
     }
 }
 
-/// A follower says who comes within this time.
+/// A follower says who comes within this time, handshake included.
 const PREAMBLE_TIME: Duration = Duration::from_secs(5);
-/// Connections that have not said it yet.
-const UNKNOWN_MAX: usize = 256;
+/// Connections that have not said it yet. For one more, that which has said nothing for longest is closed,
+/// so that strangers who are silent keep no node out.
+const UNKNOWN_MAX: usize = 1024;
+/// For so long none is closed for another.
+const HEARD_OUT: Duration = Duration::from_millis(500);
 /// After an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Refusals are said in the log this often, at most.
-const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves the cluster's listener.
 pub(crate) struct Entrance {
+    pub tls: NodeTls,
     /// By shard.
     pub sides: Vec<(Node, OpenDoors)>,
 }
 
 impl Entrance {
     pub async fn serve(self, listener: TcpListener) {
-        let unknown = Arc::new(Semaphore::new(UNKNOWN_MAX));
-        let refused = Arc::new(Refused::default());
+        let (turns, refused) = (HandshakeTurns::default(), Arc::new(Seldom::default()));
+        let mut unknown = Unknown::default();
         let this = Arc::new(self);
         loop {
-            let Ok(permit) = Arc::clone(&unknown).acquire_owned().await else { return };
+            unknown.make_room().await;
             let (stream, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -103,21 +110,27 @@ impl Entrance {
                     continue;
                 }
             };
-            let (this, refused) = (Arc::clone(&this), Arc::clone(&refused));
-            tokio::spawn(async move {
-                let admitted = timeout(PREAMBLE_TIME, this.admit(stream)).await;
-                drop(permit);
-                let why = match admitted {
+            let (this, turns, refused) = (Arc::clone(&this), turns.clone(), Arc::clone(&refused));
+            unknown.keep(tokio::spawn(async move {
+                let why = match timeout(PREAMBLE_TIME, this.admit(stream, &turns)).await {
                     Ok(Ok(())) => return,
                     Ok(Err(why)) => why,
                     Err(_) => "it said nothing in time".to_owned(),
                 };
-                refused.note(from, &why);
-            });
+                if let Some(since_start) = refused.count() {
+                    tracing::warn!(
+                        %from,
+                        since_start,
+                        "a connection at the cluster's address was refused: {why}"
+                    );
+                }
+            }));
         }
     }
 
-    async fn admit(&self, mut stream: TcpStream) -> Result<(), String> {
+    async fn admit(&self, stream: TcpStream, turns: &HandshakeTurns) -> Result<(), String> {
+        let stream = self.tls.accept(stream, turns, PREAMBLE_TIME).await;
+        let mut stream = stream.map_err(|error| format!("no handshake: {error}"))?;
         let preamble = Preamble::read(&mut stream).await;
         let preamble = preamble.map_err(|error| format!("no preamble: {error}"))?;
         let (node, doors) = self.sides.get(usize::from(preamble.shard)).ok_or("no such shard")?;
@@ -126,26 +139,67 @@ impl Entrance {
             return Err("its key is not this leader's".to_owned());
         }
         let doors = doors.borrow().clone().ok_or("the doors are closed")?;
-        let stream = stream.into_std().map_err(|error| error.to_string())?;
+        let stream = in_plain(stream).await.and_then(TcpStream::into_std);
+        let stream = stream.map_err(|error| error.to_string())?;
         doors.admit(&preamble.door, stream, preamble.arrival());
         Ok(())
     }
 }
 
-/// Connections that were not let in.
+/// Connections of which it is not known who comes, the oldest first.
 #[derive(Default)]
-struct Refused {
-    state: parking_lot::Mutex<(u64, Option<Instant>)>,
+struct Unknown(VecDeque<(Instant, AbortHandle)>);
+
+impl Unknown {
+    fn keep(&mut self, task: JoinHandle<()>) {
+        self.0.push_back((Instant::now(), task.abort_handle()));
+    }
+
+    /// Waits until there may be one more.
+    async fn make_room(&mut self) {
+        while self.0.len() >= UNKNOWN_MAX {
+            self.0.retain(|(_, task)| !task.is_finished());
+            if self.0.len() < UNKNOWN_MAX {
+                return;
+            }
+            let Some((since, oldest)) = self.0.front() else { return };
+            let heard_out = *since + HEARD_OUT;
+            if Instant::now() < heard_out {
+                sleep(LOOK_PAUSE).await;
+                continue;
+            }
+            oldest.abort();
+            self.0.pop_front();
+        }
+    }
 }
 
-impl Refused {
-    fn note(&self, from: SocketAddr, why: &str) {
-        let mut state = self.state.lock();
-        state.0 += 1;
-        if state.1.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
-            state.1 = Some(Instant::now());
-            let since_start = state.0;
-            tracing::warn!(%from, since_start, "a connection at the cluster's address was refused: {why}");
+/// Between two looks whether one of the unknown has become known.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_for_longest_makes_room() {
+        let mut unknown = Unknown::default();
+        let silent = || tokio::spawn(std::future::pending::<()>());
+        for _ in 0..UNKNOWN_MAX - 1 {
+            unknown.make_room().await;
+            unknown.keep(silent());
         }
+        // One that has said who comes is no stranger any more.
+        unknown.keep(tokio::spawn(async {}));
+        let began = Instant::now();
+        unknown.make_room().await;
+        assert!(began.elapsed() < HEARD_OUT);
+        assert_eq!(unknown.0.len(), UNKNOWN_MAX - 1);
+
+        // None is closed before it was heard out.
+        unknown.keep(silent());
+        unknown.make_room().await;
+        assert!(began.elapsed() >= HEARD_OUT);
+        assert_eq!(unknown.0.len(), UNKNOWN_MAX - 1);
     }
 }

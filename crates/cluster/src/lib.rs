@@ -24,7 +24,7 @@
 //! Start with [`Node`] and `follow.rs`. `election.rs` is the rule of when to campaign, without I/O and
 //! with its time given; `announcement.rs` is what nodes tell each other, `peers.rs` what was heard of them.
 //! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` what
-//! is said on it first. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
+//! is said on it first, `channel.rs` how it is encrypted. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
 //! routers reach their leaders, `moving.rs` how queues move from one to another, `courtesy.rs` when a leader makes way.
 //!
 //! - Invariant: nothing in this crate answers a client about jobs.
@@ -33,6 +33,7 @@
 //! [`Engine::follow`]: spindle_engine::Engine::follow
 
 mod announcement;
+mod channel;
 mod courtesy;
 mod crossing;
 mod election;
@@ -43,9 +44,11 @@ mod node;
 mod passage;
 mod peers;
 mod preamble;
+mod seldom;
 mod status;
 
 pub use announcement::Role;
+pub use channel::NodeTls;
 pub use crossing::Crossing;
 pub use entrance::{Admit, Arriving, Threshold};
 pub use follow::FollowError;

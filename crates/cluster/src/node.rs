@@ -14,6 +14,7 @@ use spindle_log::SharedLog;
 use tokio::sync::watch;
 
 use crate::announcement::{Announcement, FORMAT, Role, is_name};
+use crate::channel::{Channel, NodeTls};
 use crate::courtesy::Courtesy;
 use crate::election::Election;
 use crate::follow::FollowError;
@@ -57,6 +58,8 @@ pub struct NodeOptions {
     pub open: OpenLog,
     /// Of several logs, which this is.
     pub shard: Option<ShardSeat>,
+    /// How nodes speak to each other.
+    pub tls: NodeTls,
 }
 
 /// A node's seat at one of several logs.
@@ -149,6 +152,7 @@ pub(crate) struct Leader {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Gate {
     pub address: String,
+    pub channel: Channel,
     pub pass_key: String,
 }
 
@@ -211,6 +215,11 @@ impl Node {
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.shared.options.name
+    }
+
+    /// How it speaks to other nodes.
+    pub(crate) fn tls(&self) -> &NodeTls {
+        &self.shared.options.tls
     }
 
     /// Which of several logs it follows and leads; none where there is one.
@@ -485,10 +494,11 @@ impl Shared {
         let leader = match &state.engine {
             Some(_) => self.itself_as_leader(&state),
             None => state.peers.leader(state.epoch, now).map(|heard| {
-                let Announcement { node, run, epoch, advertise, pass_key, .. } =
+                let Announcement { node, run, epoch, advertise, pass_key, encrypts, .. } =
                     &heard.announcement;
+                let channel = if *encrypts { Channel::Encrypted } else { Channel::Plain };
                 let gate = advertise.clone().zip(pass_key.clone());
-                let gate = gate.map(|(address, pass_key)| Gate { address, pass_key });
+                let gate = gate.map(|(address, pass_key)| Gate { address, channel, pass_key });
                 Leader { node: node.clone(), run: run.clone(), epoch: *epoch, gate }
             }),
         };
@@ -504,7 +514,8 @@ impl Shared {
     fn itself_as_leader(&self, state: &State) -> Option<Leader> {
         let seat = self.options.shard.as_ref()?;
         let gate = state.pass_key.clone();
-        let gate = gate.map(|pass_key| Gate { address: seat.own_address.clone(), pass_key });
+        let (address, channel) = (seat.own_address.clone(), Channel::Inside);
+        let gate = gate.map(|pass_key| Gate { address, channel, pass_key });
         let (node, run) = (self.options.name.clone(), self.run.clone());
         Some(Leader { node, run, epoch: state.epoch, gate })
     }
@@ -526,6 +537,7 @@ impl Shared {
             position,
             advertise: self.options.advertise.clone(),
             pass_key: state.pass_key.clone(),
+            encrypts: self.options.tls.channel() == Channel::Encrypted,
             reads: state.reads,
             version: self.options.version.clone(),
         };

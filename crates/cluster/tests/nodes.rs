@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spindle_cluster::{FollowError, Leadership, Node, NodeOptions, NodeStatus, Role};
+use spindle_cluster::{FollowError, Leadership, Node, NodeOptions, NodeStatus, NodeTls, Role};
 use spindle_core::JobId;
 use spindle_core::job::Origin;
 use spindle_engine::record::VERSION;
@@ -82,6 +82,7 @@ impl Server {
         let (away, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (is_away, tries) = (Arc::clone(&away), Arc::clone(&refused));
         let node = Node::start(NodeOptions {
+            tls: NodeTls::default(),
             shard: None,
             name: name.to_owned(),
             advertise: None,
@@ -335,6 +336,7 @@ fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
     assert_eq!(leading().and_then(format), Some(NEWER));
     let world = shared.clone();
     let late = Node::start(NodeOptions {
+        tls: NodeTls::default(),
         shard: None,
         name: "late".to_owned(),
         advertise: None,
@@ -366,6 +368,7 @@ fn a_log_that_was_open_before_the_node_led_is_waited_for() {
 #[test]
 fn a_log_that_cannot_be_opened_at_first_is_said_at_once() {
     let node = Node::start(NodeOptions {
+        tls: NodeTls::default(),
         shard: None,
         name: "a".to_owned(),
         advertise: None,
@@ -384,6 +387,7 @@ fn a_log_that_cannot_be_opened_at_first_is_said_at_once() {
 fn a_name_is_checked() {
     for name in ["", "a b", "ä", &"n".repeat(65)] {
         let started = Node::start(NodeOptions {
+            tls: NodeTls::default(),
             shard: None,
             name: name.to_owned(),
             advertise: None,

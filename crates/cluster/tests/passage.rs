@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use spindle_cluster::{
-    Admit, Arriving, Carrier, HeldDoor, Leadership, Node, NodeOptions, Passage, Reply, Role,
-    Threshold,
+    Admit, Arriving, Carrier, HeldDoor, Leadership, Node, NodeOptions, NodeTls, Passage, Reply,
+    Role, Threshold,
 };
 use spindle_engine::{Options, SystemClock};
 use spindle_log::SharedLog;
 use spindle_testkit::shared_log::{SharedLogHandle, SharedMemoryLog};
-use spindle_testkit::{PATIENCE, wait_until};
+use spindle_testkit::{Certificates, PATIENCE, wait_until};
+use spindle_tls::ListenerTls;
+use spindle_tls::client::Trust;
 
 /// A door that says to each line who sent it, and to which door.
 struct Echo;
@@ -57,13 +59,24 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 impl Server {
     fn start(shared: &SharedMemoryLog, name: &str) -> Server {
+        Server::with_tls(shared, name, NodeTls::default(), |cluster| cluster)
+    }
+
+    /// `reached` is where others reach its cluster's address.
+    fn with_tls(
+        shared: &SharedMemoryLog,
+        name: &str,
+        tls: NodeTls,
+        reached: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> Server {
         let ((doors, door), (others, cluster)) = (listener(), listener());
         let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
         let (shared, opened) = (shared.clone(), Arc::clone(&log));
         let node = Node::start(NodeOptions {
+            tls,
             shard: None,
             name: name.to_owned(),
-            advertise: Some(cluster.to_string()),
+            advertise: Some(reached(cluster).to_string()),
             version: "test".to_owned(),
             clock: Arc::new(SystemClock::new()),
             open: Box::new(move || {
@@ -155,6 +168,65 @@ fn a_client_of_a_follower_is_served_by_the_leader_that_knows_its_address() {
     drop(leadership);
     let mut rest = Vec::new();
     assert_eq!((&client).read_to_end(&mut rest).unwrap_or_default(), 0);
+}
+
+/// Carries one connection to an address, and keeps what is sent there.
+struct Tap {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Tap {
+    fn before(to: SocketAddr) -> Tap {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, seen) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+        let kept = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let (mut near, _) = listener.accept().unwrap();
+            let far = TcpStream::connect(to).unwrap();
+            let (mut back, mut from) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut back));
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = near.read(&mut bytes) {
+                kept.lock().extend_from_slice(&bytes[..count]);
+                (&far).write_all(&bytes[..count]).unwrap();
+            }
+        });
+        Tap { address, seen }
+    }
+
+    fn has_seen(&self, text: &str) -> bool {
+        self.seen.lock().windows(text.len()).any(|part| part == text.as_bytes())
+    }
+}
+
+#[test]
+fn with_tls_nobody_on_the_way_sees_what_nodes_say() {
+    for is_encrypted in [false, true] {
+        let certificates = Certificates::new();
+        let tls = || match is_encrypted {
+            false => NodeTls::default(),
+            true => {
+                let listener = ListenerTls::Required(certificates.loaded());
+                NodeTls::new(listener, Trust::File(certificates.ca())).unwrap()
+            }
+        };
+        let (shared, mut tap) = (SharedMemoryLog::new(), None);
+        let one = Server::with_tls(&shared, "one", tls(), |cluster| {
+            tap.insert(Tap::before(cluster)).address
+        });
+        let two = Server::with_tls(&shared, "two", tls(), |cluster| cluster);
+        let leadership = one.lead();
+        two.follow();
+        two.knows("one");
+        let client = connect(two.door);
+        let own = client.local_addr().unwrap();
+        assert_eq!(ask(&client, "a word"), format!("echo {own} a word"));
+        let tap = tap.unwrap();
+        assert_eq!(tap.has_seen("a word"), !is_encrypted);
+        assert_eq!(tap.has_seen("SPNODE"), !is_encrypted);
+        drop(leadership);
+    }
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
+use spindle_cluster::NodeTls;
+use spindle_tls::client::Trust;
 use spindle_tls::{Handshakes, ListenerTls, ServerFiles, ServerTls};
 
 use crate::{
@@ -12,15 +14,18 @@ use crate::{
     exit::{Code, Failure},
 };
 
-/// The certificate in force, if there is one.
-#[derive(Debug, Clone, Default)]
-pub struct Tls(Option<Arc<ServerTls>>);
+/// The certificate in force, if there is one, and what nodes of a cluster do with it.
+#[derive(Clone, Default)]
+pub struct Tls {
+    certificate: Option<Arc<ServerTls>>,
+    nodes: NodeTls,
+}
 
 impl Tls {
     /// Reads the files that the settings name, and says in the log which doors use them.
     pub fn load(config: &Config) -> anyhow::Result<Self> {
         let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else {
-            return Ok(Self(None));
+            return Ok(Self::default());
         };
         let (certificate, key) = (certificate.clone(), key.clone());
         let client_ca = config.tls_client_ca.clone();
@@ -32,7 +37,22 @@ impl Tls {
         let doors = doors.map(|(door, addr)| format!("{door} {}", config.tls_mode(door, addr)));
         let path = loaded.files().certificate.display();
         tracing::info!("TLS with {path}: {}", doors.collect::<Vec<_>>().join(", "));
-        Ok(Self(Some(Arc::new(loaded))))
+        let certificate = Some(Arc::new(loaded));
+        let nodes = match &config.cluster_ca_file {
+            None => NodeTls::default(),
+            Some(path) => {
+                let listener = ListenerTls::new(config.cluster_tls(), certificate.as_ref());
+                NodeTls::new(listener, Trust::File(path.clone())).map_err(|error| {
+                    Failure::with(Code::Usage, format!("--cluster-ca-file: {error}"))
+                })?
+            }
+        };
+        Ok(Self { certificate, nodes })
+    }
+
+    /// How nodes of a cluster speak to each other.
+    pub fn between_nodes(&self) -> &NodeTls {
+        &self.nodes
     }
 
     /// How the clients of a door may speak that listens on this address.
@@ -42,25 +62,28 @@ impl Tls {
 
     /// Handshakes since the start, by how they ended; empty without TLS.
     pub fn handshakes(&self) -> Vec<(&'static str, Arc<AtomicU64>)> {
-        let Some(tls) = &self.0 else { return Vec::new() };
+        let Some(tls) = &self.certificate else { return Vec::new() };
         let Handshakes { done, failed } = tls.handshakes().clone();
         vec![("done", done), ("failed", failed)]
     }
 
     /// The certificate, if there is one.
     pub fn certificate(&self) -> Option<&Arc<ServerTls>> {
-        self.0.as_ref()
+        self.certificate.as_ref()
     }
 
     /// Reads the files anew, and says in the log what came of it.
     pub fn reload(&self) {
-        let Some(tls) = &self.0 else { return };
+        let Some(tls) = &self.certificate else { return };
         let path = tls.files().certificate.display();
         match tls.reload() {
             Ok(()) => tracing::info!("SIGHUP: new connections get the certificate in {path} now"),
             Err(error) => {
                 tracing::error!("SIGHUP: the old certificate stays in force: {error}");
             }
+        }
+        if let Err(error) = self.nodes.reload() {
+            tracing::error!("SIGHUP: other nodes are trusted as before: {error}");
         }
     }
 }

@@ -48,8 +48,9 @@ impl Carrier {
     pub fn let_in(&self, listener: TcpListener, thresholds: &[&Threshold]) -> io::Result<()> {
         let _inside = self.runtime.enter();
         let listener = AsyncListener::from_std(listener)?;
+        let tls = thresholds.first().map(|it| it.node.tls().clone()).unwrap_or_default();
         let sides = thresholds.iter().map(|it| (it.node.clone(), it.doors())).collect();
-        drop(self.runtime.spawn(Entrance { sides }.serve(listener)));
+        drop(self.runtime.spawn(Entrance { tls, sides }.serve(listener)));
         Ok(())
     }
 }

@@ -63,6 +63,7 @@ impl Passage {
         let (follows, following) = watch::channel(true);
         let _inside = carrier.handle().enter();
         let relay = Arc::new(Relay {
+            tls: threshold.node.tls().clone(),
             leader: threshold.node.leader(),
             doors: threshold.doors(),
             open: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),

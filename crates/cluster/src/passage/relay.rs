@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_tls::stream::MaybeTls;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answer::{LocalAnswer, answer};
+use crate::channel::NodeTls;
 use crate::entrance::{Admit, Arriving, OpenDoors};
 use crate::node::{Gate, Leader};
 use crate::preamble::Preamble;
@@ -34,6 +36,7 @@ pub(super) struct Entry {
 
 /// What all connections share.
 pub(super) struct Relay {
+    pub tls: NodeTls,
     pub leader: watch::Receiver<Option<Leader>>,
     pub doors: OpenDoors,
     pub open: Arc<Semaphore>,
@@ -79,7 +82,7 @@ impl Relay {
                 Way::There(leader, gate) => (leader, gate),
             };
             let preamble = Preamble::as_it_comes(gate.pass_key.clone(), door.name, from);
-            match open_way(&gate, &preamble).await {
+            match open_way(&self.tls, &gate, &preamble).await {
                 Ok(stream) => return self.copy(client, stream, &leader).await,
                 // It may have just gone, or its successor not have said where it is.
                 Err(error) if Instant::now() < deadline => {
@@ -129,7 +132,7 @@ impl Relay {
     async fn copy(
         &self,
         mut client: TcpStream,
-        mut stream: TcpStream,
+        mut stream: MaybeTls<TcpStream>,
         leader: &Leader,
     ) -> io::Result<()> {
         let mut known = self.leader.clone();
@@ -152,12 +155,16 @@ pub(crate) fn is_another(now: &Option<Leader>, leader: &Leader) -> bool {
 }
 
 /// Connects to the leader and says who comes.
-pub(crate) async fn open_way(gate: &Gate, preamble: &Preamble) -> io::Result<TcpStream> {
+pub(crate) async fn open_way(
+    tls: &NodeTls,
+    gate: &Gate,
+    preamble: &Preamble,
+) -> io::Result<MaybeTls<TcpStream>> {
     let preamble = preamble.write().map_err(io::Error::other)?;
     let reached = async {
-        let mut stream = TcpStream::connect(&*gate.address).await?;
-        stream.set_nodelay(true)?;
+        let mut stream = tls.connect(&gate.address, gate.channel).await?;
         stream.write_all(&preamble).await?;
+        stream.flush().await?;
         io::Result::Ok(stream)
     };
     timeout(CONNECT_TIME, reached).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

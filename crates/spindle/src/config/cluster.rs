@@ -1,5 +1,6 @@
 //! Settings of a node that shares its log with others.
 
+use super::doors::CLUSTER;
 use super::error::ConfigError;
 use super::resolve::{InForce, Source};
 use super::table::Config;
@@ -70,12 +71,13 @@ pub(super) fn parse_shards(text: &str) -> Result<u8, String> {
 }
 
 /// Settings that only a node of a cluster has.
-const OF_CLUSTERS: [&str; 7] = [
+const OF_CLUSTERS: [&str; 8] = [
     "log-password-file",
     "log-ca-file",
     "log-sync",
     "node",
     "cluster-listen",
+    "cluster-ca-file",
     "advertise",
     "shards",
 ];
@@ -97,6 +99,11 @@ pub(super) fn check(config: &Config, settings: &[InForce]) -> Result<(), ConfigE
     }
     if let Some(given) = OF_OWN_LOGS.into_iter().find(|name| is_given(name)) {
         return Err(ConfigError::OwnLog { given });
+    }
+    if let Some((address, _)) = config.cluster_missing()
+        && !config.is_insecure(CLUSTER)
+    {
+        return Err(ConfigError::NodesInClear { address });
     }
     if config.shards > 1 && config.cluster_listen.is_none() {
         return Err(ConfigError::ShardsApart);

@@ -31,6 +31,24 @@ impl Config {
         self.insecure.iter().any(|named| named == door)
     }
 
+    /// What a node would need whose `cluster-listen` others reach; none: nothing is missing. Who comes there
+    /// shows a key in any case.
+    pub fn cluster_missing(&self) -> Option<(SocketAddr, Missing)> {
+        let address = self.cluster_listen?;
+        let is_safe = loopback(address) == Loopback::Yes || self.cluster_tls() == TlsMode::Required;
+        (!is_safe).then_some((address, Missing::Tls))
+    }
+
+    /// Which connections of other nodes are taken. Plain ones beside encrypted ones for as long as
+    /// `insecure` says so, while nodes get certificates one after the other.
+    pub fn cluster_tls(&self) -> TlsMode {
+        match (&self.cluster_ca_file, self.is_insecure(CLUSTER)) {
+            (None, _) => TlsMode::Off,
+            (Some(_), true) => TlsMode::Optional,
+            (Some(_), false) => TlsMode::Required,
+        }
+    }
+
     /// What a door would need that listens on an address that others reach; none: nothing is
     /// missing.
     pub fn missing(&self, door: &'static str, addr: SocketAddr) -> Option<Missing> {
@@ -90,5 +108,8 @@ pub enum Missing {
 /// The door that knows no tokens: it has a password.
 pub const JOBD_MASTER: &str = "jobd-master";
 
-/// The doors there are, as `--insecure` names them.
+/// The doors there are.
 pub const DOORS: &[&str] = &["workq", "gearman", "http", "jobd-master"];
+
+/// What `--insecure` calls the address where nodes hand clients on.
+pub const CLUSTER: &str = "cluster";

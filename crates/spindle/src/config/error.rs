@@ -77,6 +77,13 @@ pub enum ConfigError {
          nodes are to use"
     )]
     AdvertisesAll { address: SocketAddr },
+    /// Others could read what nodes say to each other.
+    #[error(
+        "--cluster-listen {address} is not a loopback address, and what nodes say there would not be encrypted: \
+         encrypt it with --cluster-ca-file (and --tls-cert and --tls-key), or say --insecure cluster if the network \
+         itself keeps strangers out"
+    )]
+    NodesInClear { address: SocketAddr },
     /// Clients would not reach shards that another node leads.
     #[error(
         "--shards needs --cluster-listen ADDR: each shard may be led by another node, and clients reach it there"

@@ -264,8 +264,12 @@ fn check_tls(config: &Config) -> Result<(), ConfigError> {
         (Some(_), Some(_)) => return Ok(()),
         (None, None) => {}
     }
-    if config.tls_client_ca.is_some() {
-        return needs("tls-client-ca", "tls-cert");
+    for (given, file) in
+        [("tls-client-ca", &config.tls_client_ca), ("cluster-ca-file", &config.cluster_ca_file)]
+    {
+        if file.is_some() {
+            return needs(given, "tls-cert");
+        }
     }
     let speaks = |door: &&str| config.tls_setting(door).is_some_and(|mode| mode != TlsMode::Off);
     match DOORS.iter().copied().find(speaks) {
@@ -279,6 +283,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::config::Missing;
 
     fn flags(given: &[&str]) -> SettingFlags {
         let command = SettingFlags::augment_args(Command::new("serve").no_binary_name(true));
@@ -410,6 +415,37 @@ mod tests {
             let other = if door == "http" { "workq" } else { "http" };
             assert!(with(door, &["--insecure", other]).is_err(), "{door}");
         }
+    }
+
+    #[test]
+    fn nodes_encrypt_what_they_say_where_others_can_listen_in() {
+        let with = |address: &str, more: &[&str]| {
+            let node =
+                ["--log", "postgres://u@h/d", "--advertise", "a:1", "--cluster-listen", address];
+            resolved(&[&node, more].concat(), &[]).map(|resolved| resolved.config)
+        };
+        let tls = ["--tls-cert", "c", "--tls-key", "k"];
+        let trust = ["--cluster-ca-file", "f"];
+        let encrypted = [&tls[..], &trust].concat();
+        let named = ["--insecure", "cluster"];
+        let mode = |address: &str, more: &[&str]| with(address, more).map(|it| it.cluster_tls());
+        let (near, far) = ("127.0.0.1:1", "0.0.0.0:1");
+        for more in [&[][..], &tls, &["--insecure", "http"]] {
+            assert!(matches!(with(far, more), Err(ConfigError::NodesInClear { .. })), "{more:?}");
+        }
+        assert!(matches!(with(near, &trust), Err(ConfigError::TlsWithout { .. })));
+        assert_eq!(mode(near, &[]).unwrap(), TlsMode::Off);
+        assert_eq!(mode(far, &named).unwrap(), TlsMode::Off);
+        for address in [near, far] {
+            assert_eq!(mode(address, &encrypted).unwrap(), TlsMode::Required);
+            let both = [&encrypted[..], &named].concat();
+            assert_eq!(mode(address, &both).unwrap(), TlsMode::Optional);
+        }
+        let danger = |more: &[&str]| with(far, more).unwrap().cluster_missing();
+        assert_eq!(danger(&encrypted), None);
+        assert_eq!(danger(&named), Some((far.parse().unwrap(), Missing::Tls)));
+        let alone = resolved(&[&tls[..], &trust].concat(), &[]).unwrap_err().to_string();
+        assert!(alone.contains("--cluster-ca-file") && alone.contains("--log URL"), "{alone}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use spindle_webhook::{Hook, HookError};
 
 use super::address::parse_listen;
 use super::cluster::{LogSync, parse_advertise, parse_log_sync, parse_log_url, parse_shards};
-use super::doors::DOORS;
+use super::doors::{CLUSTER, DOORS};
 use super::parse::{
     LogFormat, LogLevel, parse_budget, parse_collector, parse_count, parse_idle, parse_level,
     parse_log_format, parse_rate, parse_switch, parse_sync, parse_tls_mode,
@@ -39,6 +39,7 @@ pub struct Config {
     pub node: Option<String>,
     /// Where other nodes hand clients on to this one; `None` is off.
     pub cluster_listen: Option<SocketAddr>,
+    pub cluster_ca_file: Option<PathBuf>,
     /// That address as other nodes know it; `None`: as it is.
     pub advertise: Option<String>,
     /// Over how many logs the queues are spread.
@@ -232,10 +233,17 @@ pub const TABLE: &[Setting] = &[
     Setting::one("cluster-listen", "ADDR", "off")
         .help(
             "Where other nodes hand on clients that came to them while this node leads, or `off`: then only clients \
-             that come to this node itself reach it. What is said there is not encrypted by the nodes, though \
-             TLS of clients stays as it is: the address belongs on a private network.",
+             that come to this node itself reach it. An address that is not loopback needs `cluster-ca-file`, or \
+             `insecure` with `cluster`.",
         )
         .apply(|config, text| set(&mut config.cluster_listen, parse_listen(text))),
+    Setting::one("cluster-ca-file", "FILE", "")
+        .help(
+            "Encrypt what nodes say to each other: at `cluster-listen` each shows the certificate of `tls-cert`, and \
+             others check that one of the authorities in this file (PEM) has signed it, for the host in `advertise`. \
+             Read again at SIGHUP.",
+        )
+        .apply(|config, text| set(&mut config.cluster_ca_file, Ok(Some(text.into())))),
     Setting::one("advertise", "HOST:PORT", "")
         .help("`cluster-listen` as other nodes reach it, if that is another address.")
         .apply(|config, text| set(&mut config.advertise, parse_advertise(text).map(Some))),
@@ -498,11 +506,13 @@ pub const TABLE: &[Setting] = &[
             "Let this door (`workq`, `gearman`, `http`, `jobd-master`) listen on an address that \
              is not loopback without tokens (the jobd master: a password) and TLS. Without tokens \
              everyone who reaches it can do everything; without TLS everyone on the way can read \
-             tokens and jobs. A warning says so at each start. May be repeated.",
+             tokens and jobs. `cluster`: let `cluster-listen` do so without TLS. A warning says so at \
+             each start. May be repeated.",
         )
         .apply(|config, text| {
-            if !DOORS.contains(&text) {
-                return Err(format!("there is no such door; there is {}", DOORS.join(", ")));
+            if text != CLUSTER && !DOORS.contains(&text) {
+                let doors = DOORS.join(", ");
+                return Err(format!("there is no such door; there is {doors}, {CLUSTER}"));
             }
             config.insecure.push(text.to_owned());
             Ok(())

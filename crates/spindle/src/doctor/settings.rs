@@ -7,6 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use spindle_access::{Tokens, read_secret};
+use spindle_tls::client::read_authorities;
 use spindle_tls::{ServerFiles, ServerTls, validity};
 
 use super::Findings;
@@ -56,6 +57,17 @@ fn check_doors(config: &Config, findings: &mut Findings) {
                       listen on loopback";
         findings.warn("doors", format!("{door} on {address}: {missing}"), advice);
     }
+    match (config.cluster_listen, config.cluster_missing()) {
+        (None, _) => {}
+        (Some(address), None) => findings.ok("doors", format!("other nodes on {address}")),
+        (Some(address), Some(_)) => findings.warn(
+            "doors",
+            format!(
+                "other nodes on {address}: everyone on the way can read and change what is sent"
+            ),
+            "encrypt it with --cluster-ca-file",
+        ),
+    }
 }
 
 fn check_tokens(config: &Config, findings: &mut Findings) {
@@ -83,6 +95,14 @@ fn check_tokens(config: &Config, findings: &mut Findings) {
 }
 
 fn check_tls(config: &Config, findings: &mut Findings) {
+    if let Some(path) = &config.cluster_ca_file {
+        match read_authorities(path) {
+            Ok(_) => findings.ok("cluster-ca", path.display().to_string()),
+            Err(error) => {
+                findings.wrong("cluster-ca", error.to_string(), "the server does not start")
+            }
+        }
+    }
     let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return };
     let (certificate, key) = (certificate.clone(), key.clone());
     let path = certificate.clone();

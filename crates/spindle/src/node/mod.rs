@@ -109,7 +109,7 @@ fn serve_one(
     let options = engine_options(config, exporter.as_ref().map(Exporter::sink));
     let (listeners, addresses) = claim(config.doors())?;
     let cluster = cluster_listener(config)?;
-    let node = start_node(config, open, cluster.as_ref().map(|(_, at)| *at), None)?;
+    let node = start_node(config, &base.tls, open, cluster.as_ref().map(|(_, at)| *at), None)?;
     let (carrier, threshold) = (start_carrier()?, Threshold::of(&node));
     if let Some((listener, _)) = cluster {
         carrier.let_in(listener, &[&threshold]).context("cannot use the cluster's address")?;
@@ -222,6 +222,7 @@ fn cluster_listener(
 /// Makes the node of one log. `cluster` is where the cluster's address is.
 fn start_node(
     config: &Config,
+    tls: &Tls,
     open: OpenLog,
     cluster: Option<SocketAddr>,
     shard: Option<ShardSeat>,
@@ -233,6 +234,7 @@ fn start_node(
         clock: Arc::new(SystemClock::new()),
         open,
         shard,
+        tls: tls.between_nodes().clone(),
     });
     node.map_err(|error| match error {
         NodeError::Name(_) => exit::Failure::with(Code::Usage, format!("--node: {error}")),

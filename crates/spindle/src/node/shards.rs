@@ -27,6 +27,7 @@ use crate::{
     listeners::Listeners,
     serve::{engine_options, notify},
     signals::Ending,
+    tls::Tls,
 };
 
 /// Serves on several logs until an event ends it.
@@ -39,7 +40,7 @@ pub(super) fn serve(
     let config = &resolved.config;
     let (base, exporter) = Base::begin(config)?;
     let (listener, cluster) = cluster_listener(config)?.context("--cluster-listen is off")?;
-    let nodes = start_nodes(config, opens, cluster)?;
+    let nodes = start_nodes(config, &base.tls, opens, cluster)?;
     let thresholds: Vec<Threshold> = nodes.iter().map(Threshold::of).collect();
     let carrier = start_carrier()?;
     let all: Vec<&Threshold> = thresholds.iter().collect();
@@ -67,6 +68,7 @@ pub(super) fn serve(
 /// A node for each log, by shard.
 fn start_nodes(
     config: &Config,
+    tls: &Tls,
     opens: Vec<OpenLog>,
     cluster: SocketAddr,
 ) -> anyhow::Result<Vec<Node>> {
@@ -80,7 +82,7 @@ fn start_nodes(
     }
     let start = |(open, shard): (OpenLog, u8)| {
         let seat = ShardSeat { shard, own_address: own.to_string() };
-        start_node(config, open, Some(cluster), Some(seat))
+        start_node(config, tls, open, Some(cluster), Some(seat))
     };
     opens.into_iter().zip(0..).map(start).collect()
 }

@@ -333,7 +333,15 @@ fn the_example_for_kubernetes_has_three_nodes_that_reach_each_other() {
         named("Secret", secret);
     }
     let mounts = container["volumeMounts"].as_array().unwrap();
-    for name in ["data", "log-password-file", "log-ca-file", "tls-cert", "tls-key", "tokens"] {
+    for name in [
+        "data",
+        "log-password-file",
+        "log-ca-file",
+        "cluster-ca-file",
+        "tls-cert",
+        "tls-key",
+        "tokens",
+    ] {
         let path = settings(name);
         let is_there = mounts.iter().any(|it| path.starts_with(it["mountPath"].as_str().unwrap()));
         assert!(is_there, "{name}: {path}");

@@ -31,6 +31,8 @@ fn settings_that_will_not_do_end_the_program_with_code_2() {
     is_refused(&with(&["--advertise", "h:1"]), 2, &["--cluster-listen"]);
     is_refused(&with(&["--log-password-file", "/nowhere"]), 2, &["--log-password-file"]);
     is_refused(&["--node", "one"], 2, &["--log URL"]);
+    let far = with(&["--cluster-listen", "0.0.0.0:1", "--advertise", "h:1"]);
+    is_refused(&far, 2, &["--cluster-ca-file", "--insecure cluster"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use axum::http::{Method, Request};
 use serde_json::{Value, json};
 use spindle_access::{Look, Role};
 use spindle_api::Options;
-use spindle_cluster::{Node, NodeOptions};
+use spindle_cluster::{Node, NodeOptions, NodeTls};
 use spindle_engine::SystemClock;
 use spindle_testkit::{TokensFile, is_enough};
 
@@ -149,6 +149,7 @@ pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
 pub fn node() -> Node {
     Node::start(NodeOptions {
         shard: None,
+        tls: NodeTls::default(),
         name: "box".to_owned(),
         advertise: None,
         version: "test".to_owned(),
