@@ -35,11 +35,26 @@ pub fn connections(wanted: usize) -> usize {
     room
 }
 
+/// How many files a server must be allowed to have open for this many connections, with the log of a small
+/// server.
+pub fn limit_for(connections: usize) -> u64 {
+    let (mut low, mut high) = (0, (connections as u64).saturating_mul(2) + (1 << 10));
+    while low < high {
+        let middle = u64::midpoint(low, high);
+        if room(middle, IN_USE) >= connections {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
 /// What this process has open.
 fn in_use() -> u64 {
     let listed = fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64);
-    // Where there is no /proc: as many as the log of a small server.
-    listed.unwrap_or(64)
+    // Where there is no /proc.
+    listed.unwrap_or(IN_USE)
 }
 
 /// How many descriptors are left for connections.
@@ -49,6 +64,8 @@ fn room(limit: u64, in_use: u64) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).max(1)
 }
 
+/// What a server with a small log has open.
+const IN_USE: u64 = 64;
 /// What the doors open besides connections: sockets that listen, what their threads sleep on.
 const DOORS: u64 = 48;
 /// What comes later: segments of a log that grows, queries, webhooks, jobs that are pushed.
@@ -73,5 +90,14 @@ mod tests {
             assert_eq!(room(limit, in_use), usize::try_from(left).unwrap(), "{limit} {in_use}");
         }
         assert!(room(u64::MAX, 20) > 1 << 40);
+    }
+
+    #[test]
+    fn the_limit_for_connections_has_room_for_them_and_not_for_one_more() {
+        for connections in [2, 156, 10_000, 20_000, 30_000, 1 << 20] {
+            let limit = limit_for(connections);
+            assert_eq!(room(limit, IN_USE), connections, "{limit}");
+            assert!(room(limit - 1, IN_USE) < connections, "{limit}");
+        }
     }
 }

@@ -526,3 +526,68 @@ pub fn notify(states: &[NotifyState]) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{SettingFlags, resolve};
+
+    fn options(name: &str, value: &str) -> Options {
+        let name = format!("SPINDLE_SERVE_{}", name.replace('-', "_").to_uppercase());
+        let resolved = resolve(&SettingFlags::default(), [(name.into(), value.into())]);
+        engine_options(&resolved.unwrap().config, None)
+    }
+
+    #[test]
+    fn every_setting_of_the_engine_reaches_it() {
+        let number = |options: &Options| {
+            let Defaults {
+                unfinished_max,
+                queue_unfinished_max,
+                finished_max,
+                finished_bytes_max,
+                values_max,
+                audit_entries_max,
+                audit_ms,
+                ..
+            } = options.defaults;
+            [
+                ("unfinished-jobs-max", unfinished_max),
+                ("queue-unfinished-jobs-max", queue_unfinished_max),
+                ("finished-max", finished_max as u64),
+                ("finished-size-max", finished_bytes_max),
+                ("constraint-values-max", values_max as u64),
+                ("audit-entries-max", audit_entries_max as u64),
+                ("audit-days", audit_ms / (24 * 3_600_000)),
+                ("away-max", options.away_max_ms / 1000),
+                ("durable-leases", u64::from(options.durable_leases)),
+                ("log-bytes-max", options.log_bytes_max),
+                ("payload-memory", options.payload_memory_bytes as u64),
+            ]
+        };
+        let usual = number(&options("sync", "always"));
+        for (name, _) in usual {
+            let (value, expected) = match name {
+                "durable-leases" => ("true", 1),
+                "away-max" => ("7s", 7),
+                "log-bytes-max" => ("1GiB", 1 << 30),
+                _ => ("7", 7),
+            };
+            for ((of, number), (_, usual)) in number(&options(name, value)).into_iter().zip(usual) {
+                assert_eq!(number, if of == name { expected } else { usual }, "{of} for {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_segments_leave_room_for_what_is_decided_when_the_disk_is_full() {
+        let of = |size| {
+            let Options { compaction_bytes, undurable_bytes_max, .. } =
+                options("segment-size", size);
+            (compaction_bytes, undurable_bytes_max)
+        };
+        assert_eq!(of("64KiB"), (8 << 10, 16 << 10));
+        assert_eq!(of("1MiB"), (128 << 10, 256 << 10));
+        assert_eq!(of("64MiB"), (256 << 10, 8 << 20));
+    }
+}

@@ -123,6 +123,7 @@ own ones say where the server is:
 | `--key FILE`, its private key | `SPINDLE_KEY` | none |
 | `--workq ADDR`, to use the Workq door instead | `SPINDLE_WORKQ` | none |
 | `--tls`, to encrypt the connection to it | `SPINDLE_TLS=true` | plain |
+| `--token-file FILE`, a file with the token to show | `SPINDLE_TOKEN_FILE`, or the token in `SPINDLE_TOKEN` | none |
 
 [The page of commands](commands.md#where-the-server-is) describes them. `SPINDLE_WEBHOOK_SECRET` is
 the only name without `SERVE` that the server reads, see

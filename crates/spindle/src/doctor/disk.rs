@@ -28,28 +28,31 @@ pub fn check(config: &Config, findings: &mut Findings) {
     let Some(folder) = nearest(&config.data) else { return };
     check_room(&folder, config, findings);
     match measure(&folder) {
-        Ok(mut times) if !times.is_empty() => {
-            times.sort_unstable();
-            let at = |share: usize| times[(times.len() - 1) * share / 100];
-            let (half, slow) = (at(50), at(99));
-            let found = format!(
-                "a write of 4 KiB is durable after {} (half of them), {} (99 of 100)",
-                shown(half),
-                shown(slow)
-            );
-            if slow > SLOW {
-                let advice = "nothing is acknowledged faster: a local SSD, fewer neighbours, or \
-                              --sync interval:10ms if the last ones may be lost";
-                findings.warn("disk-speed", found, advice);
-            } else {
-                findings.ok("disk-speed", found);
-            }
-        }
-        Ok(_) => {}
+        Ok(times) => judge_speed(times, findings),
         Err(error) => {
             let found = format!("cannot write to {}: {}", folder.display(), said(&error));
             findings.wrong("disk-speed", found, "let the server's user write there, or make room");
         }
+    }
+}
+
+/// Judges how long durable writes took.
+fn judge_speed(mut times: Vec<Duration>, findings: &mut Findings) {
+    times.sort_unstable();
+    let Some(last) = times.len().checked_sub(1) else { return };
+    let at = |share: usize| times[last * share / 100];
+    let (half, slow) = (at(50), at(99));
+    let found = format!(
+        "a write of 4 KiB is durable after {} (half of them), {} (99 of 100)",
+        shown(half),
+        shown(slow)
+    );
+    if slow > SLOW {
+        let advice = "nothing is acknowledged faster: a local SSD, fewer neighbours, or \
+                      --sync interval:10ms if the last ones may be lost";
+        findings.warn("disk-speed", found, advice);
+    } else {
+        findings.ok("disk-speed", found);
     }
 }
 
@@ -115,4 +118,33 @@ fn nameless(folder: &Path) -> io::Result<File> {
 
 fn shown(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn a_disk_is_slow_by_its_slowest_syncs() {
+        let ms = Duration::from_millis;
+        let judged = |slow: &[Duration]| {
+            let quick = (1..=101 - slow.len() as u64).map(|number| ms(number) / 100);
+            let mut findings = Findings::default();
+            judge_speed(slow.iter().copied().chain(quick).collect(), &mut findings);
+            let [finding] = &findings.0[..] else { panic!("{}", findings.0.len()) };
+            (finding.verdict, finding.found.clone())
+        };
+        // Of 101 writes the one slowest is left out.
+        let (verdict, found) = judged(&[ms(900)]);
+        assert_eq!(verdict, Verdict::Ok);
+        assert!(found.contains("0.51 ms (half of them), 1.00 ms (99 of 100)"), "{found}");
+        assert_eq!(judged(&[ms(900), SLOW]).0, Verdict::Ok);
+        let (verdict, found) = judged(&[ms(900), SLOW + ms(1)]);
+        assert_eq!(verdict, Verdict::Warning);
+        assert!(found.contains("51.00 ms (99 of 100)"), "{found}");
+        let mut none = Findings::default();
+        judge_speed(Vec::new(), &mut none);
+        assert!(none.0.is_empty());
+    }
 }

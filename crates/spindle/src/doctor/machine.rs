@@ -9,10 +9,8 @@ use jiff::Timestamp;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::Findings;
-use crate::config::Config;
+use crate::{config::Config, descriptors};
 
-/// Segments, sockets that listen, and so on.
-const FILES_BESIDE_CONNECTIONS: u64 = 256;
 /// What a server takes besides what is set.
 const MEMORY_BESIDE: u64 = 256 << 20;
 /// A clock that is further ahead of the log than this holds TTLs.
@@ -34,7 +32,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
 
 fn check_files(config: &Config, findings: &mut Findings) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = config.connections_max as u64 + FILES_BESIDE_CONNECTIONS;
+    let wanted = descriptors::limit_for(config.connections_max);
     let number = |limit| {
         if limit == RLIM_INFINITY { "any number of".to_owned() } else { format!("{limit}") }
     };

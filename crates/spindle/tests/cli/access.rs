@@ -2,13 +2,15 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
-use spindle_testkit::HttpRequest;
+use spindle_testkit::{Certificates, HttpRequest, SpindleServer};
+use spindle_tls::ServerFiles;
 use tempfile::TempDir;
 
 use crate::{
@@ -190,6 +192,41 @@ fn a_change_of_the_tokens_file_counts_without_a_restart() {
     assert_eq!(http(&served, &second, "POST /api/v1/jobs", &job), 201);
     served.ask_to_end();
     assert_eq!(served.await_end().code(), Some(0));
+}
+
+#[test]
+fn a_server_for_everybody_takes_nobody_without_tls_and_a_token() {
+    let files = Files::new();
+    let token = files.token("reader", &["--role", "read", "--queue", "*"]);
+    let tokens = files.tokens();
+    let certificates = Certificates::new();
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let [certificate, key] = [certificate, key].map(|path| path.display().to_string());
+    let mut arguments = vec!["--memory", "--http", "0.0.0.0:0", "--tokens", &tokens];
+    arguments.extend(["--tls-cert", &certificate, "--tls-key", &key]);
+    let others = ["--workq", "--gearman", "--jobd-master"].into_iter();
+    arguments.extend(others.flat_map(|door| [door, "off"]));
+    let served = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "http");
+    let port = served.address_of("http").rsplit(':').next().unwrap().to_owned();
+    let address = format!("127.0.0.1:{port}");
+
+    assert_eq!(status(&address, &token, "GET /api/v1/queues", ""), 400);
+    let encrypted = |head: &str, token: &str| {
+        let stream = TcpStream::connect(&address).unwrap();
+        let mut stream = certificates.connect(stream, None);
+        let request =
+            format!("{head} HTTP/1.1\r\nHost: localhost\r\n{token}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    let shown = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(encrypted("GET /api/v1/queues", ""), "401");
+    assert_eq!(encrypted("GET /api/v1/queues", "Authorization: Bearer wrong\r\n"), "401");
+    assert_eq!(encrypted("GET /api/v1/queues", &shown), "200");
+    assert_eq!(encrypted("POST /api/v1/queues/mail/pause", &shown), "403");
+    assert_eq!(encrypted("GET /healthz", ""), "200");
 }
 
 #[test]
