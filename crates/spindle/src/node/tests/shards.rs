@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spindle_router::Placement;
-use spindle_testkit::TokensFile;
+use spindle_testkit::{Certificates, TokensFile};
+use spindle_tls::ServerFiles;
 use spindle_workq::client::Client;
 use spindle_workq::wire::{NewJob, Uuid};
 
@@ -41,11 +42,24 @@ fn led_by(server: &Server) -> BTreeSet<u64> {
 
 #[test]
 fn clients_of_any_node_reach_queues_on_all_shards_whoever_leads_them() {
+    reach_queues_on_all_shards(&[]);
+}
+
+#[test]
+fn and_so_they_do_when_nodes_encrypt_what_they_hand_on() {
+    let certificates = Certificates::new();
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let files =
+        [("TLS_CERT", certificate), ("TLS_KEY", key), ("CLUSTER_CA_FILE", certificates.ca())];
+    reach_queues_on_all_shards(&files.map(|(name, file)| (name, file.display().to_string())));
+}
+
+fn reach_queues_on_all_shards(settings: &[(&'static str, String)]) {
     let logs = logs();
-    let mut one = Server::start_on(&logs, "one");
+    let mut one = Server::start_with(&logs, "one", settings);
     are_ready(&[&one]);
     assert_eq!(led_by(&one).len(), usize::from(SHARDS));
-    let mut two = Server::start_on(&logs, "two");
+    let mut two = Server::start_with(&logs, "two", settings);
     are_ready(&[&one, &two]);
     let mut ids = Vec::new();
     for (queue, shard) in queues().iter().zip(0_u64..) {
