@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
 use spindle_testkit::{Certificates, write_script};
+use spindle_tls::ServerFiles;
 
 use crate::{
     fake_workq::{spindle, stdout},
@@ -116,6 +117,24 @@ fn what_is_wrong_with_settings_is_said() {
         found(&["--data", &data, "--http", "0.0.0.0:7420", "--insecure", "http"]);
     assert_eq!(code, 0);
     has(&insecure, "doors", "warning", "asks nobody");
+    let node = ["--data", &data, "--log", "nats://h/s", "--advertise", "h:1"];
+    let listens = ["--cluster-listen", "0.0.0.0:9931", "--insecure", "cluster"];
+    let (code, plain) = found(&[&node[..], &listens].concat());
+    assert_eq!(code, 0);
+    has(&plain, "doors", "warning", "other nodes on 0.0.0.0:9931: everyone on the way can read");
+    let certificates = Certificates::new();
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let [certificate, key, ca] =
+        [certificate, key, certificates.ca()].map(|path| path.display().to_string());
+    let encrypted = ["--tls-cert", &certificate, "--tls-key", &key, "--cluster-ca-file"];
+    let with = |ca: &str| found(&[&node[..], &listens[..2], &encrypted, &[ca]].concat());
+    let (code, safe) = with(&ca);
+    assert_eq!(code, 0);
+    has(&safe, "doors", "ok", "other nodes on 0.0.0.0:9931");
+    has(&safe, "cluster-ca", "ok", &ca);
+    let (code, blind) = with(&key);
+    assert_eq!(code, 1);
+    has(&blind, "cluster-ca", "wrong", "no certificate");
     let output =
         spindle(&["doctor", "--json", "--data", &data]).env("SPINDLE_SERVE_DATTA", "x").unwrap();
     assert!(stdout(&output).contains("SPINDLE_SERVE_DATTA"), "{}", stdout(&output));
