@@ -60,7 +60,9 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             " (the server's user must be able to write there)"
         }
-        io::ErrorKind::StorageFull => " (a new log needs room for its first segment)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (a new log needs room for its first segment)"
+        }
         _ => "",
     }
 }

@@ -336,6 +336,16 @@ mod tests {
 
     const CAPACITY: u32 = 8 << 20;
 
+    #[test]
+    fn a_disk_is_full_without_room_or_quota_and_by_nothing_else() {
+        use nix::errno::Errno::{EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOSPC, EROFS};
+        let of = |number: nix::errno::Errno| is_full(&io::Error::from(number));
+        assert!(of(ENOSPC) && of(EDQUOT));
+        for other in [EFBIG, EIO, EMFILE, ENFILE, EROFS] {
+            assert!(!of(other), "{other}");
+        }
+    }
+
     /// Makes files that count what is written to them.
     struct CountingDisk {
         can_claim: bool,

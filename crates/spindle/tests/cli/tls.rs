@@ -295,6 +295,42 @@ fn a_client_is_who_its_certificate_says_at_every_door() {
 }
 
 #[test]
+fn who_vouches_for_clients_is_read_anew_at_sighup() {
+    let (_folder, path) = tokens(MAILER);
+    let (old, new) = (Certificates::new(), Certificates::new());
+    let (files, folder) = (old.server(), tempfile::tempdir().unwrap());
+    let ca = folder.path().join("clients.pem");
+    fs::copy(old.ca(), &ca).unwrap();
+    let (cert, key) = (files.certificate.to_str().unwrap(), files.key.to_str().unwrap());
+    let mut arguments = vec!["--memory", "--tls-cert", cert, "--tls-key", key];
+    arguments.extend(["--tls-client-ca", ca.to_str().unwrap(), "--tokens", &path]);
+    arguments.extend(["--require-auth", "--jobd-master", "off", "--gearman", "off"]);
+    arguments.extend(["--http", "off", "--workq", "127.0.0.1:0"]);
+    let server = SpindleServer::start(env!("CARGO_BIN_EXE_spindle"), &arguments, "workq");
+    let hang_up = || kill(Pid::from_raw(server.id().try_into().unwrap()), Signal::SIGHUP).unwrap();
+    // As itself, by a certificate that one of the two has signed.
+    let is_served = |authority: &Certificates| {
+        let (_, request, [taken, ..]) = &submits("mail.a")[0];
+        let stream = TcpStream::connect(server.address_of("workq")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = old.connect(stream, Some(authority.client("mailer")));
+        let mut answer = vec![0; taken.len()];
+        let asked = client.write_all(request).and_then(|()| client.read_exact(&mut answer));
+        assert!(asked.is_err() || answer == taken.as_bytes(), "{}", answer.escape_ascii());
+        asked.is_ok()
+    };
+    assert_eq!([&old, &new].map(is_served), [true, false]);
+    fs::write(&ca, "no certificate").unwrap();
+    hang_up();
+    server.said.await_line("the old certificate stays in force");
+    assert_eq!([&old, &new].map(is_served), [true, false]);
+    fs::copy(new.ca(), &ca).unwrap();
+    hang_up();
+    server.said.await_line("new connections get the certificate");
+    assert_eq!([&old, &new].map(is_served), [false, true]);
+}
+
+#[test]
 fn handshakes_are_counted_by_how_they_end() {
     let secured = secured(&[]);
     let metrics = || {
