@@ -47,6 +47,79 @@ fn a_clock_that_is_later_than_the_log_allows_is_held_until_it_is_accepted() {
     assert_eq!(served.end().code(), Some(0));
 }
 
+/// A server whose wall clock is off by what a file says.
+#[cfg(target_arch = "x86_64")]
+struct Clock {
+    folder: tempfile::TempDir,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Clock {
+    fn new() -> Clock {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        Clock { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn serve(&self, seconds_off: i64, arguments: &[&str]) -> crate::serve::Served {
+        fs::write(self.path("clock"), seconds_off.to_le_bytes()).unwrap();
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_spindle"));
+        let library = program.with_file_name("libspindle_powercut.so");
+        assert!(library.exists(), "it is made by `cargo build -p spindle-powercut`");
+        let data = self.path("data");
+        let arguments =
+            [&["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", &data], arguments];
+        crate::serve::serve_with(
+            &arguments.concat(),
+            &[
+                ("LD_PRELOAD", &library.display().to_string()),
+                ("SPINDLE_POWERCUT_DIR", &data),
+                ("SPINDLE_POWERCUT_SHADOW", &self.path("shadow")),
+                ("SPINDLE_POWERCUT_CLOCK", &self.path("clock")),
+            ],
+        )
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_server_lives_with_any_clock_and_deletes_nothing_by_one_that_has_jumped() {
+    const DAY: i64 = 24 * 3600;
+    let clock = Clock::new();
+    let get = |served: &crate::serve::Served, path: &str| {
+        let address = served.address_of("http");
+        let (status, answer) = HttpRequest::send(&address, &format!("GET {path}"), "").answer();
+        (status, serde_json::from_str::<Value>(&answer).unwrap_or_default(), answer)
+    };
+    let is_held = |served: &_| get(served, "/api/v1/server").1["clock_held"] == true;
+    let ready = |served: &_| get(served, "/api/v1/queues/mail").1["jobs"]["ready"].clone();
+    let mut served = clock.serve(0, &[]);
+    served.spindle(&["add", "mail", "kept", "--ttl", "1h"]).assert().success();
+    assert!(!is_held(&served));
+    assert!(served.end().success());
+
+    // As far ahead as a battery that has run out sends it, and before there was time.
+    for (seconds_off, is_before_1970) in [(400 * DAY, false), (-60 * 365 * DAY, true)] {
+        let mut served = clock.serve(seconds_off, &[]);
+        assert_eq!(ready(&served), 1, "{seconds_off}");
+        assert!(is_held(&served), "{seconds_off}");
+        let mut socket = std::net::TcpStream::connect(served.address_of("http")).unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut socket, request).unwrap();
+        let answer = std::io::read_to_string(socket).unwrap().to_lowercase();
+        assert!(answer.starts_with("http/1.1 200 ok\r\n"), "{answer}");
+        assert_eq!(answer.contains("\r\ndate: "), !is_before_1970, "{answer}");
+        served.spindle(&["add", "mail", "more"]).assert().success();
+        served.spindle(&["work", "mail", "--max-jobs", "1", "--", "true"]).assert().success();
+        assert_eq!(ready(&served), 1);
+        assert!(served.end().success());
+    }
+}
+
 /// Of all ways in which a file cannot be made, one that a test can begin and end: its name is taken.
 #[test]
 fn a_log_that_cannot_grow_is_said_everywhere_until_it_can() {
