@@ -102,14 +102,8 @@ impl Run {
         if self.server.is_in_flight() {
             return None;
         }
-        let losses = [
-            Loss::Oldest,
-            Loss::Newest,
-            Loss::Last,
-            Loss::Inside,
-            Loss::Header,
-            Loss::Bounds,
-        ];
+        let losses =
+            [Loss::Oldest, Loss::Newest, Loss::Last, Loss::Inside, Loss::Header, Loss::Bounds];
         let loss = losses[self.losses.random_range(0..losses.len())];
         let tried = self.losses.random_ratio(1, EVERY) || ended && self.losses.random_ratio(1, 3);
         tried.then(|| Copy { disk: self.server.disk.copy(), loss, ended })
@@ -244,8 +238,7 @@ impl Run {
         let Some(at) = (0..contents.len()).step_by(8).find(is_frame) else { return Ok(None) };
         let frame_bytes = (FRAME_HEADER_BYTES + bytes.len()).next_multiple_of(FRAME_ALIGN);
         // Most of a long frame is payload: half of them are hit in their header.
-        let among =
-            if self.losses.random_ratio(1, 2) { FRAME_HEADER_BYTES } else { frame_bytes };
+        let among = if self.losses.random_ratio(1, 2) { FRAME_HEADER_BYTES } else { frame_bytes };
         let byte = self.losses.random_range(0..among);
         disk.flip_bit(&name, at - FRAME_HEADER_BYTES + byte, self.losses.random_range(0..8));
         let of_record = byte.checked_sub(FRAME_HEADER_BYTES);
