@@ -119,7 +119,7 @@ impl Run {
             Loss::Newest => self.lose_segment(copy, &newest, &whole),
             Loss::Last => self.lose_last(copy, &newest, &whole),
             Loss::Inside => self.damage_inside(copy, log, &whole),
-            Loss::Header => self.damage_header(copy, &whole),
+            Loss::Header => self.damage_header(copy, log.first()),
             Loss::Bounds => self.lose_bounds(copy, &whole).map(|()| None),
         }
         .and_then(|refused| {
@@ -261,11 +261,13 @@ impl Run {
     }
 
     /// No bit of a segment's header may be another one: the folder is refused, and left as it is.
-    fn damage_header(&mut self, copy: &Copy, whole: &Records) -> Judged<Option<Refused>> {
+    fn damage_header(&mut self, copy: &Copy, begin: Position) -> Judged<Option<Refused>> {
         let disk = copy.disk.copy();
         let names = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
         let mut firsts: Vec<(u64, String)> =
             names.filter_map(|name| Some((first_of(&name)?, name))).collect();
+        // What a crash left of a trim is nobody's.
+        firsts.retain(|(first, _)| *first >= begin.0);
         firsts.sort();
         let hit = self.losses.random_range(0..firsts.len());
         let (first, name) = &firsts[hit];
@@ -282,7 +284,7 @@ impl Run {
             return Err("the refused folder was changed".into());
         }
         self.counts.damaged_headers += 1;
-        Ok((!whole.is_empty()).then_some(Refused { disk, at, lost: *first..until }))
+        Ok(Some(Refused { disk, at, lost: *first..until }))
     }
 
     /// A folder whose segments say that it has bounds is refused without them. Another one is of an older release: it
