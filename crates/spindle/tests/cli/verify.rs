@@ -211,5 +211,8 @@ fn a_cut_tail_is_reported_with_how_much_it_was() {
     assert!(stdout(&jobs).ends_with("is there\n"), "{}", stdout(&jobs));
     server.ask_to_end();
     assert!(server.await_end().success());
-    assert_eq!((&object(&data, 0)["ended_in_order"], &object(&data, 0)["tail"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&object(&data, 0)["ended_in_order"], &object(&data, 0)["tail"]),
+        (&json!(true), &Value::Null)
+    );
 }
