@@ -313,6 +313,8 @@ mod tests {
         assert!(missed.ends_with(&format!("had no {}", ALL[0])), "{missed}");
         seen.add(ALL[0], 1);
         let said = seen.summary().unwrap();
-        assert!(said.starts_with("1 cycles with TLS and tokens, 2 cycles with durable leases, 2 power cuts, "));
+        assert!(said.starts_with(
+            "1 cycles with TLS and tokens, 2 cycles with durable leases, 2 power cuts, "
+        ));
     }
 }

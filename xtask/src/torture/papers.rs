@@ -48,7 +48,11 @@ impl Papers {
 
     /// Has the server ask for them at all of its doors.
     pub fn demand(&self, server: &mut Command) {
-        let files = [("--tls-cert", "server.pem"), ("--tls-key", "server.key"), ("--tokens", "tokens.toml")];
+        let files = [
+            ("--tls-cert", "server.pem"),
+            ("--tls-key", "server.key"),
+            ("--tokens", "tokens.toml"),
+        ];
         for (flag, file) in files {
             server.arg(flag).arg(self.folder.join(file));
         }
