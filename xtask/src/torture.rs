@@ -19,6 +19,7 @@ mod full;
 pub mod job;
 pub mod load;
 mod mode;
+mod papers;
 mod run;
 pub mod server;
 

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use parking_lot::{Mutex, RwLock};
 use spindle_limits::RequestRates;
 
+use crate::faults::Faults;
 use crate::identity::Identity;
 use crate::login::Login;
 use crate::token::Digest;
@@ -22,6 +23,7 @@ pub struct Access {
     /// How often they may ask; none: as often as they like, and nothing is counted.
     rates: Option<Arc<RequestRates>>,
     clock: Clock,
+    faults: Faults,
 }
 
 /// What time it is, for the ends of tokens.
@@ -78,7 +80,7 @@ impl Look {
 impl Access {
     /// Everybody may do everything who presents no token. No token is known.
     pub fn open() -> Access {
-        Access { source: Arc::default(), is_required: false, rates: None, clock: Clock::default() }
+        Access::of_source(Source::default())
     }
 
     /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
@@ -94,8 +96,17 @@ impl Access {
             generation: AtomicU64::new(0),
             seen: Mutex::new(Some(stamp)),
         };
-        let clock = Clock::default();
-        Ok(Access { source: Arc::new(source), is_required: false, rates: None, clock })
+        Ok(Access::of_source(source))
+    }
+
+    fn of_source(source: Source) -> Access {
+        Access {
+            source: Arc::new(source),
+            is_required: false,
+            rates: None,
+            clock: Clock::default(),
+            faults: Faults::default(),
+        }
     }
 
     /// Identities that are in no file. Nobody has to say who they are: see [`Access::required`].
@@ -127,6 +138,17 @@ impl Access {
     #[must_use]
     pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Access {
         Access { clock: Clock(Arc::new(clock)), ..self }
+    }
+
+    /// Plants faults, for the simulator to find.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn planted(self, faults: Faults) -> Access {
+        Access { faults, ..self }
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
     }
 
     /// A new connection. `certificate` is the common name of its client's certificate, if it showed

@@ -37,6 +37,7 @@
 
 mod access;
 mod denied;
+mod faults;
 mod identity;
 mod login;
 mod role;
@@ -47,6 +48,8 @@ mod watch;
 
 pub use access::{Access, Look};
 pub use denied::Denied;
+#[doc(hidden)]
+pub use faults::Faults;
 pub use identity::Identity;
 pub use login::{Login, Target};
 pub use role::{Role, Roles};

@@ -55,6 +55,9 @@ pub use follow::FollowError;
 pub use moving::{Moving, Whereabouts};
 pub use node::{Leadership, Node, NodeError, NodeOptions, OpenLog, ShardSeat};
 pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
+// For the fuzz target of what strangers may send.
+#[doc(hidden)]
+pub use preamble::{Preamble, PreambleError};
 // A status says how the log is.
 pub use spindle_log::{LogHealth, LogLag, LogServer};
 pub use status::{NodeStatus, Status};

@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: u16 = 4096;
 
 /// A node hands a client on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Preamble {
+pub struct Preamble {
     /// What the leader has announced, to show that the follower is of this cluster.
     pub key: String,
     /// The door that the client came to.
@@ -41,7 +41,7 @@ pub(crate) struct Preamble {
 
 /// What a node knows of a client whose TLS it has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Known {
+pub struct Known {
     /// It came with TLS.
     pub encrypted: bool,
     /// The common name of the certificate that it has shown and that was verified.
@@ -80,20 +80,30 @@ impl Preamble {
 
 /// Why a connection is no follower's.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PreambleError {
+pub enum PreambleError {
+    /// It is something else.
     #[error("it does not begin as one")]
     NotOne,
+    /// It is of a release that this one does not know.
     #[error("it is of version {0}, this program knows {VERSION}")]
     Version(u8),
+    /// It has more bytes than one may have.
     #[error("it has {0} bytes, over the {BODY_BYTES_MAX} that one may have")]
     TooLong(u16),
+    /// It is none behind its head.
     #[error("it does not read: {0}")]
     Malformed(#[from] serde_json::Error),
+    /// There was no more.
     #[error("it broke off: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Preamble {
+    /// The bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// They are more than one may have.
     pub fn write(&self) -> Result<Vec<u8>, PreambleError> {
         let body = serde_json::to_vec(self)?;
         let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
@@ -108,6 +118,10 @@ impl Preamble {
     }
 
     /// Reads one, and not a byte of what comes behind it.
+    ///
+    /// # Errors
+    ///
+    /// The connection is no follower's, and why.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Preamble, PreambleError> {
         let mut head = [0; HEAD_BYTES];
         from.read_exact(&mut head).await?;

@@ -18,7 +18,8 @@ const NAME: &str = "history";
 /// Where one that cannot be read is kept, in place of the one before.
 const ASIDE: &str = "history.unreadable";
 const MAGIC: &[u8; 8] = b"spindleH";
-const VERSION: u32 = 1;
+/// The version of its format.
+pub const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 16;
 /// No file of ours is longer: a full history takes a tenth.
 const BYTES_MAX: u64 = 16 << 20;

@@ -39,7 +39,7 @@ pub use ask::{Group, Points, Range, Share};
 pub use book::{Book, Look, QueueNews};
 pub use busiest::Busiest;
 pub use counts::{Commits, Failed, QueueSlot, ServerSlot};
-pub use file::FileError;
+pub use file::{FileError, VERSION as FILE_FORMAT};
 pub use latency::{BUCKETS, percentile_us};
 pub use recorder::{History, Recorder};
 pub use slots::{Slot, Slots, Tier};

@@ -33,7 +33,8 @@ use crate::{
 pub(crate) const BOUNDS_FILE: &str = "bounds";
 
 const MAGIC: [u8; 8] = *b"SPINBND\n";
-const VERSION: u32 = 1;
+/// The version of its format.
+pub const VERSION: u32 = 1;
 const ENDED: u32 = 1;
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 2;

@@ -59,6 +59,7 @@ mod shared;
 mod survey;
 pub mod verify;
 
+pub use bounds::VERSION as BOUNDS_FORMAT;
 pub use contract::{
     Ack, Log, LogError, Position, ReadError, Record, Space, Stored, StoredRecords, SubmitError,
     slice_of,

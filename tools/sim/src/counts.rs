@@ -109,6 +109,12 @@ counts! {
     lost_last_cut = "cut after a crash",
     /// Records damaged in the middle of a copy of the log, which was refused.
     damaged_inside = "records damaged in the middle",
+    /// Of which the frame's header was hit, not the record.
+    damaged_frame_headers = "in their frame's header",
+    /// Records in the middle of which nothing but a payload was hit: the copy opened.
+    damaged_payloads = "in a payload alone",
+    /// Headers of segments damaged in a copy of the folder, which was refused.
+    damaged_headers = "segment headers damaged",
     /// Files `bounds` lost from a copy of the folder.
     lost_bounds = "lost bounds",
     /// Refused copies that were repaired.

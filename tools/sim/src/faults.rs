@@ -9,18 +9,9 @@ pub struct Planted {
     pub(crate) log: spindle_log::Faults,
     pub(crate) folder_not_synced: bool,
     pub(crate) followers_answer: bool,
-    pub(crate) door: DoorFaults,
-}
-
-/// What a door does wrong, not the engine.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DoorFaults {
-    /// It does not wait for the gate it was given.
-    pub join_answered_early: bool,
-    pub unasked: bool,
-    pub queue_unasked: bool,
-    pub expiry_unseen: bool,
-    pub tokens_kept: bool,
+    /// The simulator's door does not wait for the gate it was given.
+    pub(crate) join_answered_early: bool,
+    pub(crate) access: spindle_access::Faults,
 }
 
 macro_rules! faults {
@@ -82,7 +73,7 @@ faults! {
     /// With durable leases, a lease is answered before its own record is durable.
     LeaseAnsweredEarly => engine.lease_answered_early;
     /// "You joined that job" leaves before the record that keeps the job for whoever joined it.
-    JoinAnsweredEarly => door.join_answered_early;
+    JoinAnsweredEarly => join_answered_early;
     /// The folder of the log is never synced: a crash may take new files.
     FolderNotSynced => folder_not_synced;
     /// That the log has ended is believed after a crash, however it went on meanwhile.
@@ -175,12 +166,12 @@ faults! {
     DroppedUnlisted => log.dropped_unlisted;
     /// A repair does not list what an interrupted one before it has moved.
     MovedUnlisted => log.moved_unlisted;
-    /// A door does not ask whether a command may be done.
-    AccessUnasked => door.unasked;
-    /// A door asks for the role, and not whether the queue fits a pattern.
-    QueueUnasked => door.queue_unasked;
-    /// Tokens do not expire while the server runs.
-    ExpiryUnseen => door.expiry_unseen;
-    /// A changed tokens file is not read.
-    TokensKept => door.tokens_kept;
+    /// Nobody is asked whether a command may be done.
+    AccessUnasked => access.unasked;
+    /// The role is asked for, and not whether the queue fits a pattern.
+    QueueUnasked => access.queue_unasked;
+    /// Tokens do not expire.
+    ExpiryUnseen => access.expiry_unseen;
+    /// A changed tokens file does not count for connections that are open.
+    TokensKept => access.tokens_kept;
 }

@@ -18,6 +18,7 @@ use socket2::SockRef;
 use super::cycles::Torture;
 use super::doors::{Books, End};
 use super::job::Dice;
+use super::papers::Papers;
 use super::server::{Server, Setup, Trouble};
 
 /// So many descriptors does the server have beside those of its log: fewer than a flood takes.
@@ -75,7 +76,9 @@ const DISTURBANCES: [Disturbance; 5] = [
 struct Seen(BTreeMap<&'static str, u64>);
 
 /// All that must be seen in a run.
-const ALL: [&str; 11] = [
+const ALL: [&str; 14] = [
+    "cycles with TLS and tokens",
+    "cycles with durable leases",
     "power cuts",
     "failed syncs (EIO)",
     "failed writes (EIO)",
@@ -86,6 +89,7 @@ const ALL: [&str; 11] = [
     "clock jumps",
     "floods",
     "connections left half open",
+    "of them in a handshake",
     "connections turned away for want of descriptors",
 ];
 
@@ -123,19 +127,27 @@ impl Torture<'_> {
         let drift = CLOCK_DRIFT_SECONDS.min(CLOCK_DRIFT_SECONDS_MAX / cycles);
         let mut dice = Dice::new(self.options.seed);
         let (books, mut seen) = (Mutex::new(Books::default()), Seen::default());
+        let papers = Papers::in_folder(&self.setup.root)?;
         for cycle in 0..cycles {
+            let papers = (cycle % 2 == 1).then_some(papers);
+            let durable_leases = cycle % 3 == 2;
+            let setup = Setup { papers, durable_leases, ..self.setup.clone() };
+            let torture = Torture { books: super::load::Books::new(), setup, ..*self };
             let clock_center = (cycle * drift) as i64;
             self.setup.set_clock(clock_center + clock(&mut dice))?;
             let (how, end) = ENDS[cycle as usize % ENDS.len()];
             let mut cycle_dice = Dice::new(dice.next());
             let disturb = |server: &Server, time| {
                 let seen = &mut seen;
-                let mut chaos = Chaos { setup: &self.setup, server, seen, clock_center };
+                let mut chaos = Chaos { setup: &torture.setup, server, seen, clock_center };
                 chaos.disturb(&mut cycle_dice, time)
             };
-            self.doors_cycle(&books, &mut dice, disturb, End::Lost(end))
+            torture
+                .doors_cycle(&books, &mut dice, disturb, End::Lost(end))
                 .with_context(|| format!("in cycle {cycle}"))?;
             seen.add(how, 1);
+            seen.add("cycles with TLS and tokens", u64::from(papers.is_some()));
+            seen.add("cycles with durable leases", u64::from(durable_leases));
             seen.add("short writes", self.setup.reported("short_writes")?);
         }
         let did = self.finish_doors(&books, &mut dice)?;
@@ -212,6 +224,7 @@ impl Chaos<'_> {
     fn flood(&mut self, dice: &mut Dice, lasts: Duration) -> Result<()> {
         let at = self.server.addresses();
         let (door, half) = HALVES[dice.below(HALVES.len() as u64) as usize];
+        let half = if at.papers.is_some() { HALF_HANDSHAKE } else { half };
         let mut open: Vec<TcpStream> =
             (0..FLOOD_CONNECTIONS).filter_map(|_| half_open(door(at), half, dice)).collect();
         let came = open.len() as u64;
@@ -223,8 +236,9 @@ impl Chaos<'_> {
         thread::sleep(lasts);
         self.seen.add("floods", 1);
         self.seen.add("connections turned away for want of descriptors", turned_away);
-        self.seen
-            .add("connections left half open", open.iter().filter(|it| is_open(it)).count() as u64);
+        let left = open.iter().filter(|stream| is_open(stream)).count() as u64;
+        self.seen.add("connections left half open", left);
+        self.seen.add("of them in a handshake", if at.papers.is_some() { left } else { 0 });
         Ok(())
     }
 }
@@ -267,6 +281,9 @@ const HALVES: [(DoorOf, &[u8]); 3] = [
     ),
 ];
 
+/// The beginning of a handshake of TLS, for any door that wants one: a record of 512 bytes with most of them missing.
+const HALF_HANDSHAKE: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03half a hello";
+
 /// A connection with half a request, if the server takes one more. Some end with a reset.
 fn half_open(door: SocketAddr, half: &[u8], dice: &mut Dice) -> Option<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&door, Duration::from_secs(1)).ok()?;
@@ -295,6 +312,9 @@ mod tests {
         let missed = seen.summary().unwrap_err().to_string();
         assert!(missed.ends_with(&format!("had no {}", ALL[0])), "{missed}");
         seen.add(ALL[0], 1);
-        assert!(seen.summary().unwrap().starts_with("1 power cuts, 2 failed syncs (EIO), "));
+        let said = seen.summary().unwrap();
+        assert!(said.starts_with(
+            "1 cycles with TLS and tokens, 2 cycles with durable leases, 2 power cuts, "
+        ));
     }
 }

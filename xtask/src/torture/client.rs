@@ -3,21 +3,23 @@
 //! It is apart from the server's own code on purpose: an error in the shared half of a protocol
 //! would look right from both ends.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use super::papers::{Entrance, Stream, TOKEN};
 
 /// The longest any answer may take. A server that is alive and does not answer for that long hangs.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
 /// A connection of any client of the torture: an answer that takes too long is an error.
-pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+pub fn connect(to: Entrance) -> io::Result<Stream> {
+    let stream = TcpStream::connect_timeout(&to.address, CONNECT_WITHIN)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-    Ok(stream)
+    Stream::over(stream, to.papers)
 }
 
 /// What the server answered to a command that changes something.
@@ -69,21 +71,25 @@ pub type Outcome = (bool, Vec<u8>);
 
 /// One connection, one command at a time (or several `ask` before the `hear`s).
 pub struct Client {
-    hear: BufReader<TcpStream>,
-    say: TcpStream,
+    stream: BufReader<Stream>,
 }
 
 impl Client {
     /// Connects, without waiting for a server that is not there.
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let say = connect(address)?;
-        Ok(Self { hear: BufReader::new(say.try_clone()?), say })
+    pub fn connect(to: impl Into<Entrance>) -> io::Result<Self> {
+        let to = to.into();
+        let mut client = Self { stream: BufReader::new(connect(to)?) };
+        if to.papers.is_some() {
+            client.ask(&format!("auth {TOKEN}"))?;
+            expect(&client.line()?, "+OK")?;
+        }
+        Ok(client)
     }
 
     /// The same for somebody who does not wait for long.
     pub fn impatient(address: SocketAddr, answer_within: Duration) -> io::Result<Self> {
         let client = Self::connect(address)?;
-        client.say.set_read_timeout(Some(answer_within))?;
+        client.stream.get_ref().tcp().set_read_timeout(Some(answer_within))?;
         Ok(client)
     }
 
@@ -92,7 +98,7 @@ impl Client {
         let mut bytes = format!("{head} {}{flags}\r\n", payload.len()).into_bytes();
         bytes.extend_from_slice(payload);
         bytes.extend_from_slice(b"\r\n");
-        self.say.write_all(&bytes)?;
+        self.stream.get_mut().say(&bytes)?;
         self.hear_answer()
     }
 
@@ -148,7 +154,7 @@ impl Client {
 
     /// Sends a command without a payload; its answer is heard later.
     pub fn ask(&mut self, line: &str) -> io::Result<()> {
-        self.say.write_all(format!("{line}\r\n").as_bytes())
+        self.stream.get_mut().say(format!("{line}\r\n").as_bytes())
     }
 
     /// The answer to `inspect job`.
@@ -161,7 +167,7 @@ impl Client {
         let (mut found, mut size) = (Inspection::default(), 0);
         for _ in 0..keys_announced(&self.line()?)? {
             let mut key = Vec::new();
-            (&mut self.hear).take(64).read_until(b' ', &mut key)?;
+            (&mut self.stream).take(64).read_until(b' ', &mut key)?;
             if key == b"payload " {
                 found.payload = self.block(size)?;
                 continue;
@@ -206,7 +212,7 @@ impl Client {
 
     fn line(&mut self) -> io::Result<String> {
         let mut bytes = Vec::new();
-        (&mut self.hear).take(4_096).read_until(b'\n', &mut bytes)?;
+        (&mut self.stream).take(4_096).read_until(b'\n', &mut bytes)?;
         match bytes.strip_suffix(b"\r\n") {
             Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
             None if bytes.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -216,7 +222,7 @@ impl Client {
 
     fn block(&mut self, size: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; size as usize + 2];
-        self.hear.read_exact(&mut bytes)?;
+        self.stream.read_exact(&mut bytes)?;
         bytes.truncate(size as usize);
         Ok(bytes)
     }
@@ -241,6 +247,7 @@ pub fn odd(line: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
     use std::thread;
 

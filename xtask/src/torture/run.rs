@@ -59,6 +59,8 @@ fn of_one_server(
         root: root.to_path_buf(),
         all_doors: matches!(mode, Mode::Doors | Mode::Chaos),
         descriptors: (mode == Mode::Chaos).then_some(chaos::DESCRIPTORS),
+        papers: None,
+        durable_leases: false,
     };
     let torture = Torture { mode, options, setup, books: Books::new() };
     let outcome = match (mode, &disk) {

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use spindle_testkit::free_address;
 
 use super::client::Client;
+use super::papers::{Entrance, Papers};
 use crate::process::Process;
 
 const START_WITHIN: Duration = Duration::from_secs(120);
@@ -95,6 +96,10 @@ pub struct Setup {
     /// How many descriptors the server may have beside those of the log as it finds it, if that is less than this
     /// process.
     pub descriptors: Option<usize>,
+    /// What the server asks its clients for: TLS and a token.
+    pub papers: Option<&'static Papers>,
+    /// `--durable-leases`
+    pub durable_leases: bool,
 }
 
 /// Where the doors listen, if they are open.
@@ -103,6 +108,15 @@ pub struct Addresses {
     pub workq: SocketAddr,
     pub gearman: SocketAddr,
     pub http: SocketAddr,
+    /// What they ask for.
+    pub papers: Option<&'static Papers>,
+}
+
+impl Addresses {
+    /// One of the doors, with what it asks for.
+    pub fn entrance(self, door: SocketAddr) -> Entrance {
+        Entrance { address: door, papers: self.papers }
+    }
 }
 
 impl Setup {
@@ -156,7 +170,7 @@ impl Setup {
         remove_if_there(&self.shadow())?;
         let free = || free_address().parse::<SocketAddr>();
         let (workq, gearman, http) = (free()?, free()?, free()?);
-        let addresses = Addresses { workq, gearman, http };
+        let addresses = Addresses { workq, gearman, http, papers: self.papers };
         let door = |address: SocketAddr| match self.all_doors {
             true => address.to_string(),
             false => "off".to_owned(),
@@ -171,6 +185,12 @@ impl Setup {
             .stdin(Stdio::null())
             .stdout(File::create(self.root.join("server-output"))?)
             .stderr(File::create(self.root.join(MESSAGES))?);
+        if self.durable_leases {
+            command.arg("--durable-leases");
+        }
+        if let Some(papers) = self.papers {
+            papers.demand(&mut command);
+        }
         if let Power::IsCut { .. } = &self.power {
             command
                 .env("SPINDLE_POWERCUT_DIR", &self.data)
@@ -256,7 +276,8 @@ impl Server {
             if let Some(status) = self.process.0.try_wait()? {
                 bail!("the server did not start: {}\n{}", ending(status), self.messages());
             }
-            match Client::connect(self.addresses.workq).and_then(|mut client| client.greet()) {
+            let workq = self.addresses.entrance(self.addresses.workq);
+            match Client::connect(workq).and_then(|mut client| client.greet()) {
                 Ok(()) => return Ok(()),
                 Err(e) if Instant::now() > deadline => {
                     bail!("the server does not answer ({e})\n{}", self.messages());
@@ -425,6 +446,8 @@ mod tests {
             root: root_path,
             all_doors: false,
             descriptors: None,
+            papers: None,
+            durable_leases: false,
         };
         let error = setup.spawn(None).unwrap().wait_ready().unwrap_err().to_string();
         assert!(error.contains("did not start") && error.contains("serve:"), "{error}");

@@ -1,13 +1,15 @@
 //! `spindle backup` and `restore`: under load, with kills.
 
 use std::{
-    fs,
-    path::Path,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde_json::Value;
 use spindle_testkit::{PATIENCE, Program};
 use tempfile::TempDir;
@@ -53,14 +55,46 @@ fn place() -> (TempDir, String) {
     (folder, path)
 }
 
-/// Submits for as long as it is there.
-fn load(served: &Served) -> Program {
-    let script =
-        "while :; do \"$0\" add load \"$(head -c 5000 /dev/zero | tr '\\0' y)\" || exit; done";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_spindle")]);
-    command.env("SPINDLE_URL", url(served)).env_remove("SPINDLE_WORKQ");
-    Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+/// Submits one job after the other.
+struct Load {
+    program: Program,
+    /// The ids of those that were acknowledged.
+    ids: PathBuf,
+}
+
+impl Load {
+    const PAYLOAD_BYTES: usize = 5000;
+
+    fn start(served: &Served, folder: &Path) -> Load {
+        let script = "while :; do \"$0\" add load \"$1\" || exit; done";
+        let ids = folder.join("ids");
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_spindle"), &Load::payload()]);
+        command.env("SPINDLE_URL", url(served)).env_remove("SPINDLE_WORKQ");
+        command.stdout(File::create(&ids).unwrap()).stderr(Stdio::null());
+        Load { program: Program::start(&mut command), ids }
+    }
+
+    fn payload() -> String {
+        "y".repeat(Load::PAYLOAD_BYTES)
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        let lines = fs::read_to_string(&self.ids).unwrap();
+        lines.lines().map(|id| id.parse().unwrap()).collect()
+    }
+
+    fn await_acknowledged(&self, count: usize) -> Vec<u64> {
+        wait_for(|| self.acknowledged().len() >= count);
+        self.acknowledged()
+    }
+}
+
+/// The jobs of a queue: their ids, with their payloads in base64.
+fn jobs(served: &Served, queue: &str) -> Vec<(u64, Value)> {
+    let exported = output_of(served, &["export", "-", "--all"]);
+    let jobs = exported.lines().map(object).filter(|line| line["queue"] == queue);
+    jobs.map(|job| (job["id"].as_u64().unwrap(), job["payload_base64"].clone())).collect()
 }
 
 #[test]
@@ -69,13 +103,15 @@ fn every_job_that_was_durable_is_there_after_a_kill_and_a_restore() {
     let (_kept, backup) = place();
     let mut server = served_on(&data);
     let ids = add(&server, 0..3000, folder.path());
-    let mut load = load(&server);
+    let mut load = Load::start(&server, folder.path());
+    load.await_acknowledged(3);
     let taken = run(&["backup", "--json", &url(&server), &backup]);
     assert!(taken["segments"].as_u64().unwrap() > 1, "{taken}");
+    let durable = load.await_acknowledged(6);
     let again = run(&["backup", "--json", &url(&server), &backup]);
     assert!(again["copied_bytes"].as_u64() < taken["copied_bytes"].as_u64(), "{again}");
     server.kill();
-    load.crash();
+    load.program.crash();
     assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
     let restored = folder.path().join("restored").to_str().unwrap().to_owned();
     assert_eq!(run(&["restore", "--json", &backup, &restored])["next"], again["next"]);
@@ -87,6 +123,15 @@ fn every_job_that_was_durable_is_there_after_a_kill_and_a_restore() {
         let job = output_of(&server, &["job", &ids[n]]);
         assert!(job.contains(&format!("job {n} xxx")), "{job}");
     }
+    let restored = jobs(&server, "load");
+    let whole = BASE64.encode(Load::payload());
+    assert!(restored.iter().all(|(_, payload)| *payload == whole), "{restored:?}");
+    // Those after it, too, as far as they go; the answer of the last one may not have come.
+    let restored: Vec<u64> = restored.into_iter().map(|(id, _)| id).collect();
+    let acknowledged = load.acknowledged();
+    let both = restored.len().min(acknowledged.len());
+    assert_eq!(restored[..both], acknowledged[..both]);
+    assert!((durable.len()..=acknowledged.len() + 1).contains(&restored.len()), "{restored:?}");
     // The restored server goes on, and is backed up to the same place.
     add(&server, 0..100, folder.path());
     let on = run(&["backup", "--json", &url(&server), &backup]);
@@ -134,17 +179,32 @@ fn a_server_that_is_killed_during_a_backup_fails_it_and_nothing_else() {
     let mut server = served_on(&data);
     add(&server, 0..500, folder.path());
     let first = run(&["backup", "--json", &url(&server), &backup]);
+    add(&server, 500..6000, folder.path());
+    let files = || fs::read_dir(&backup).unwrap().count();
+    let before = files();
     let old_url = url(&server);
+    let mut failing = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["backup", &old_url, &backup])
+            .stderr(Stdio::piped()),
+    );
+    wait_for(|| files() > before + 1);
     server.kill();
+    assert_eq!(failing.await_end().code(), Some(1));
+    let said = io::read_to_string(failing.stderr.take().unwrap()).unwrap();
+    // In the middle of an answer, or before it.
+    assert!(said.contains(&old_url), "{said}");
+    let found = run(&["verify", "--json", &backup]);
+    assert_eq!((&found["verdict"], &found["next"]), (&"sound".into(), &first["next"]));
     let (code, said) = refused(&["backup", &old_url, &backup]);
     assert!(code == 1 && said.contains("is the server running?"), "{said}");
     // The folder that it left is backed up to the same place.
     let taken = run(&["backup", "--json", &data, &backup]);
-    assert_eq!(
-        (&taken["first"], taken["next"].as_u64() >= first["next"].as_u64()),
-        (&0.into(), true)
-    );
+    assert_eq!(taken["first"], 0);
+    assert!(taken["next"].as_u64() > first["next"].as_u64(), "{taken}");
     assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+    // And served: all that was acknowledged is there.
+    assert_eq!(jobs(&served_on(&data), "q").len(), 6000);
 }
 
 #[test]

@@ -7,9 +7,11 @@ use std::{
 };
 
 use serde_json::Value;
+use spindle_history::{Book, Range};
+use tempfile::TempDir;
 
 use crate::{
-    fake_workq::{spindle, stderr},
+    fake_workq::{spindle, stderr, stdout},
     native::{object, output_of, served, url},
     serve::data,
 };
@@ -18,10 +20,23 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats")
 }
 
-/// The folders, by the versions of the formats in them.
-fn folders() -> Vec<PathBuf> {
+/// The folders that have this inside, by the versions of the formats in them.
+fn folders_with(inside: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(kept()).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.is_dir()).collect()
+    let found: Vec<PathBuf> = entries.filter(|path| path.join(inside).is_dir()).collect();
+    assert!(!found.is_empty(), "none has {inside}");
+    found
+}
+
+/// A copy of a data folder that was kept, and the folder to remove.
+fn data_of(folder: &Path) -> (TempDir, String) {
+    let (around, data) = data();
+    fs::create_dir(&data).unwrap();
+    for file in fs::read_dir(folder.join("data")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), Path::new(&data).join(file.file_name())).unwrap();
+    }
+    (around, data)
 }
 
 /// The lines of an export, without the line about the export itself.
@@ -50,17 +65,22 @@ fn has_it_all(data: &str, kept: &Path) {
 fn every_format_there_is_has_a_folder() {
     let (log, record) = (spindle_log::copy::FORMAT, spindle_engine::record::VERSION);
     let (backup, events) = (spindle_backup::MANIFEST_FORMAT, spindle_core::Event::KINDS);
-    let name = format!("log{log}-record{record}-backup{backup}-events{events}");
-    assert!(
-        kept().join(&name).is_dir(),
-        "a format has a new version: crates/spindle/tests/formats/make.py target/debug/spindle \
-         crates/spindle/tests/formats/{name}"
-    );
+    let (bounds, history) = (spindle_log::BOUNDS_FORMAT, spindle_history::FILE_FORMAT);
+    for name in [
+        format!("log{log}-record{record}-backup{backup}-events{events}"),
+        format!("log{log}-record{record}-bounds{bounds}-history{history}"),
+    ] {
+        assert!(
+            kept().join(&name).is_dir(),
+            "a format has a new version: crates/spindle/tests/formats/make.py target/debug/spindle \
+             crates/spindle/tests/formats/{name}"
+        );
+    }
 }
 
 #[test]
 fn a_backup_of_every_format_is_restored_with_all_it_had() {
-    for folder in folders() {
+    for folder in folders_with("backup") {
         let (_folder, data) = data();
         let backup = folder.join("backup");
         let output = spindle(&["restore", backup.to_str().unwrap(), &data]).output().unwrap();
@@ -71,8 +91,8 @@ fn a_backup_of_every_format_is_restored_with_all_it_had() {
 }
 
 #[test]
-fn a_data_folder_of_every_format_is_served_with_all_it_had() {
-    for folder in folders() {
+fn segments_of_every_format_are_served_with_all_they_had() {
+    for folder in folders_with("backup") {
         let (_folder, data) = data();
         fs::create_dir(&data).unwrap();
         for copy in fs::read_dir(folder.join("backup")).unwrap() {
@@ -83,5 +103,52 @@ fn a_data_folder_of_every_format_is_served_with_all_it_had() {
             }
         }
         has_it_all(&data, &folder);
+    }
+}
+
+#[test]
+fn a_data_folder_of_every_format_is_served_with_its_bounds_and_its_history() {
+    for folder in folders_with("data") {
+        let (_folder, data) = data_of(&folder);
+        let is_read = |data: &str| !Path::new(data).join("history.unreadable").exists();
+        has_it_all(&data, &folder);
+        assert!(is_read(&data), "{}", folder.display());
+    }
+}
+
+/// Where the log must end is what the kept file says: these folders were stopped in order.
+#[test]
+fn a_data_folder_of_every_format_is_refused_without_its_newest_segment() {
+    for folder in folders_with("data") {
+        let (_folder, data) = data_of(&folder);
+        let files = fs::read_dir(&data).unwrap().map(|file| file.unwrap().path());
+        let mut segments: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|is| is == "segment")).collect();
+        segments.sort();
+        assert!(segments.len() > 1, "{segments:?}");
+        fs::remove_file(segments.pop().unwrap()).unwrap();
+        let output = spindle(&["verify", "--json", &data]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let report = object(&stdout(&output));
+        let reason = "the newest segment is missing";
+        assert_eq!(report["damage"]["reason"], reason, "{report}");
+    }
+}
+
+/// It is of a day that is long over, so no chart shows it any more: what is in it is read here.
+#[test]
+fn a_history_of_every_format_has_the_points_it_had() {
+    /// What the file is, the version of its format and a checksum.
+    const HEAD_BYTES: usize = 16;
+    for folder in folders_with("data") {
+        let bytes = fs::read(folder.join("data/history")).unwrap();
+        let book = Book::decode(&bytes[HEAD_BYTES..]).unwrap();
+        let export = fs::read_to_string(folder.join("export.jsonl")).unwrap();
+        let taken_at = object(export.lines().next().unwrap())["taken_at"].clone();
+        let taken_at: jiff::Timestamp = taken_at.as_str().unwrap().parse().unwrap();
+        let now_ms = u64::try_from(taken_at.as_millisecond()).unwrap() + 60_000;
+        let points = book.server(Range::Day, now_ms, 288).points;
+        let submitted: u32 = points.iter().map(|(_, point)| point.submitted).sum();
+        assert!(submitted >= 40, "{points:?}");
     }
 }

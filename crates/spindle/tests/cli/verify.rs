@@ -1,12 +1,16 @@
 //! `spindle verify`: what it says is in a folder.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 use spindle_log::{Ack, FileLog, FileLogOptions, Log, Record};
+use spindle_testkit::{Program, free_address};
 
 use crate::{
-    fake_workq::{spindle, stderr, stdout},
+    fake_workq::{Said, spindle, stderr, stdout},
     serve::{damage, data, segment, serve},
 };
 
@@ -172,7 +176,9 @@ fn a_server_refuses_a_folder_that_lost_its_beginning_or_its_end() {
 fn a_cut_tail_is_reported_with_how_much_it_was() {
     let (_folder, data) = data();
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
-    served.spindle(&["add", "mail", "x"]).assert().success();
+    for payload in ["is there", "was not finished"] {
+        served.spindle(&["add", "mail", payload]).assert().success();
+    }
     served.kill();
     let segment = segment(&data);
     let mut bytes = fs::read(&segment).unwrap();
@@ -187,4 +193,26 @@ fn a_cut_tail_is_reported_with_how_much_it_was() {
     let rows = stdout(&spindle(&["verify", &data]).unwrap());
     let row = format!("{} bytes, 0 whole records in them", tail["bytes"]);
     assert!(rows.lines().any(|line| line.starts_with("tail\t") && line.contains(&row)), "{rows}");
+
+    // The server that cuts it says the same, and serves.
+    let address = free_address();
+    let mut server = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["serve", "--workq", &address, "--gearman", "off", "--http", "off"])
+            .args(["--jobd-master", "off", "--data", &data])
+            .stderr(Stdio::piped()),
+    );
+    let said = Said::by(server.stderr.take().unwrap());
+    let line = said.await_line("cut what it had not finished writing");
+    let bytes = format!(" bytes={} whole_records=0 ", tail["bytes"]);
+    assert!(line.contains(" WARN ") && line.contains(&bytes), "{line}");
+    said.await_line("workq on ");
+    let jobs = spindle(&["jobs", "mail", "--workq", &address]).unwrap();
+    assert!(stdout(&jobs).ends_with("is there\n"), "{}", stdout(&jobs));
+    server.ask_to_end();
+    assert!(server.await_end().success());
+    assert_eq!(
+        (&object(&data, 0)["ended_in_order"], &object(&data, 0)["tail"]),
+        (&json!(true), &Value::Null)
+    );
 }

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Makes a kept folder of the formats of this release: a backup of a server with jobs of every door,
-what an export of it says, and what else the server answers.
+what an export of it says, and what else the server answers. With `bounds` in its name it has no
+backup, but the data folder itself as a server leaves it that is stopped: several segments, the file
+of their bounds, and the history.
 
 Run it once when a format gets a new version or the log a new kind of event, and never change what
 it made:
@@ -10,9 +12,10 @@ it made:
 NAME is what the test `formats` asks for when it is missing.
 """
 
-import json, os, socket, struct, subprocess, sys, tempfile, urllib.request
+import json, os, shutil, socket, struct, subprocess, sys, tempfile, time, urllib.request
 
 PROGRAM, TARGET = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+KEEPS_DATA = "bounds" in os.path.basename(TARGET)
 KEEP_MS = 4_000_000_000_000  # more than a century
 # What an export does not have.
 ASKED = [
@@ -37,21 +40,46 @@ def main():
         doors = [f"--{door}=127.0.0.1:0" for door in ("workq", "gearman", "http", "jobd-master")]
         # Nobody hears of the dead job, but the log remembers where the hook is.
         hook = ["--webhook", "http://127.0.0.1:9/ dead"]
-        command = [PROGRAM, "serve", "--data", folder + "/data", *doors, *hook]
+        # As small as segments may be.
+        command = [PROGRAM, "serve", "--data", folder + "/data", "--segment-size", "64KiB", *doors, *hook]
         secret = {**os.environ, "SPINDLE_WEBHOOK_SECRET": "nobody must read this"}
         server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=secret)
         try:
             at = ports(server)
             fill(at)
             url = "http://" + at["http"]
-            run("backup", url, TARGET + "/backup")
+            if KEEPS_DATA:
+                fill_segments(url)
+            else:
+                run("backup", url, TARGET + "/backup")
             run("export", TARGET + "/export.jsonl", "--all", "--url", url)
             with open(TARGET + "/answers.json", "w") as file:
                 json.dump({path: fetch(url + path) for path in ASKED}, file, indent=1)
         finally:
             server.terminate()
             server.wait()
-    os.remove(TARGET + "/backup/lock")
+        if KEEPS_DATA:
+            shutil.copytree(folder + "/data", TARGET + "/data", ignore=shutil.ignore_patterns("*.spare", "lock"))
+    if not KEEPS_DATA:
+        os.remove(TARGET + "/backup/lock")
+
+
+def fill_segments(url):
+    """Jobs that come and go, until there is more than one segment and the history has a point."""
+    for number in range(40):
+        job = {"queue": "passing", "payload": str(number % 10) * 2000}
+        made = ask(url, "POST", "/api/v1/jobs", job)
+        ask(url, "DELETE", f"/api/v1/jobs/{made['id']}")
+    while not any(point["submitted"] for point in fetch(url + "/api/v1/history")["points"]):
+        time.sleep(1)
+
+
+def ask(url, method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request) as answer:
+        text = answer.read()
+        return json.loads(text) if text else None
 
 
 def run(*arguments):

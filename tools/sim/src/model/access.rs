@@ -43,6 +43,8 @@ pub enum About {
     Move(JobId, Bytes),
     /// All queues.
     AllQueues,
+    /// The server itself.
+    Server,
 }
 
 /// Which other roles a role includes.
@@ -94,6 +96,7 @@ impl Model {
         };
         let own = |id: JobId| self.job(id).is_some_and(|job| all_fit(from_ref(&job.queue)));
         match about {
+            About::Server => Ok(()),
             About::AllQueues => Err(Denied::AllQueues),
             About::Queues(queues) if all_fit(queues) => Ok(()),
             About::Job(id) if own(*id) => Ok(()),

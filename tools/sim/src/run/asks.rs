@@ -326,8 +326,15 @@ impl Run {
         given: &spindle_engine::LeasedJob,
         gate: Gate,
     ) -> Judged {
+        let known = self.finished();
         self.end_spent()?;
-        let (choices, _) = self.model.lease_choices(lease, self.server.now_ms());
+        let now_ms = self.server.now_ms();
+        let (mut choices, _) = self.model.lease_choices(lease, now_ms);
+        if !choices.contains(&given.id) && self.finished() > known {
+            // It waited for a spent job, and has gone on in the tick that ended that one.
+            self.follow_tick()?;
+            (choices, _) = self.model.lease_choices(lease, now_ms);
+        }
         if !choices.contains(&given.id) {
             return Err(format!("leased {}, and should be one of {choices:?}", given.id));
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spindle_access::{Access, Denied, Digest, Login, Role, Target, Tokens};
+use spindle_access::{Access, Denied, Digest, Faults, Login, Role, Target, Tokens};
 use spindle_core::command::Claim;
 use spindle_core::job::Cause;
 use spindle_core::{Command, JobId};
@@ -17,7 +17,7 @@ use spindle_testkit::ManualClock;
 
 use super::people::unaudited;
 use super::{Judged, Run, seen};
-use crate::faults::{DoorFaults, Planted};
+use crate::faults::Planted;
 use crate::model::{About, Person, Presented};
 
 /// Who has a token. The first one may do everything, or little would be done.
@@ -40,7 +40,7 @@ pub(super) struct Callers {
     connections: Vec<Login>,
     /// Who made the request under way.
     asking: usize,
-    faults: DoorFaults,
+    faults: Faults,
 }
 
 impl Callers {
@@ -55,18 +55,15 @@ impl Callers {
             ..people[0].clone()
         };
         let (access, connections, asking) = (Access::open(), Vec::new(), 0);
-        let faults = planted.door;
+        let faults = planted.access;
         Callers { rng, people, access, connections, asking, faults }
     }
 
     /// A server has started: all come again and present their tokens.
     fn connect(&mut self, clock: Arc<ManualClock>) -> Judged {
-        let (stands_still, started_ms) = (self.faults.expiry_unseen, clock.now_ms());
-        let now = move || {
-            let now_ms = if stands_still { started_ms } else { clock.now_ms() };
-            UNIX_EPOCH + Duration::from_millis(now_ms)
-        };
-        self.access = Access::of_tokens(tokens(&self.people)?).required(true).with_clock(now);
+        let now = move || UNIX_EPOCH + Duration::from_millis(clock.now_ms());
+        let access = Access::of_tokens(tokens(&self.people)?).required(true);
+        self.access = access.with_clock(now).planted(self.faults);
         let all = NAMES.iter().copied().map(Some).chain([Some("forged"), None]);
         self.connections = all
             .map(|token| {
@@ -95,9 +92,7 @@ impl Callers {
         if !self.rng.random_ratio(1, 4) {
             self.people.push(person(&mut self.rng, name, now_ms));
         }
-        if !self.faults.tokens_kept {
-            self.access.replace(tokens(&self.people)?);
-        }
+        self.access.replace(tokens(&self.people)?);
         Ok(())
     }
 
@@ -111,12 +106,6 @@ impl Callers {
     ) -> (Result<(), Denied>, u64) {
         let login = &mut self.connections[who];
         let mut gate = 0;
-        if self.faults.unasked {
-            return (Ok(()), gate);
-        }
-        if self.faults.queue_unasked {
-            return (login.authorize(role, Target::Server), gate);
-        }
         let mut queue_of = |id: JobId| {
             let (queue, of_queue) = seen(engine.jobs().queue_of(JobRef::Id(id)));
             gate = of_queue.0;
@@ -131,6 +120,7 @@ impl Callers {
                 .authorize(role, Target::Job(&mut || queue_of(*id)))
                 .and_then(|()| login.authorize(role, Target::Queue(to))),
             About::AllQueues => login.authorize(role, Target::AllQueues),
+            About::Server => login.authorize(role, Target::Server),
         };
         (answer, gate)
     }
@@ -197,6 +187,7 @@ fn needs(command: &Command) -> Option<(Role, About)> {
         Command::SetConstraint(..) | Command::RemoveConstraint { .. } => {
             (Role::Manage, About::AllQueues)
         }
+        Command::PlaceQueue { .. } => (Role::Admin, About::Server),
         _ => return None,
     })
 }
@@ -209,7 +200,11 @@ impl Run {
 
     /// Somebody asks for a command. Whether it may be done.
     pub(super) fn is_allowed(&mut self, command: &Command) -> Judged<bool> {
-        let Some((role, about)) = needs(command) else { return Ok(true) };
+        needs(command).map_or(Ok(true), |(role, about)| self.may(role, &about))
+    }
+
+    /// Somebody asks for what needs this role. Whether it may be done.
+    pub(super) fn may(&mut self, role: Role, about: &About) -> Judged<bool> {
         let callers = &mut self.callers;
         callers.asking = 0;
         if callers.rng.random_ratio(1, OTHERS_EVERY) {
@@ -219,7 +214,7 @@ impl Run {
                 callers.change(name, self.server.clock.now_ms())?;
             }
         }
-        self.judge_allowed(self.callers.asking, role, &about)
+        self.judge_allowed(self.callers.asking, role, about)
     }
 
     fn judge_allowed(&mut self, who: usize, role: Role, about: &About) -> Judged<bool> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spindle_access::Role;
 use spindle_core::Command;
 use spindle_core::audit::{Action, Actor, AuditEntry};
 use spindle_core::command::Audited;
@@ -12,6 +13,7 @@ use spindle_engine::{Audit, Clock};
 use spindle_testkit::ManualClock;
 
 use super::{Judged, Run};
+use crate::model::About;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -134,7 +136,7 @@ impl Run {
     }
 
     fn accept_clock(&mut self) -> Judged {
-        if !self.is_admitted()? {
+        if !(self.is_admitted()? && self.may(Role::Admin, &About::Server)?) {
             return Ok(());
         }
         let before_ms = self.server.now_ms();

@@ -79,6 +79,8 @@ impl Run {
                 Ok(())
             }
             (Answer::BatchEnded(batch), WaitFor::BatchEnd { batch: id }) if batch.id == id.0 => {
+                // Its last job may have ended as above.
+                self.end_spent()?;
                 self.waits.remove(ticket);
                 self.counts.batch_ends += 1;
                 let known = self.model.batch(*id);

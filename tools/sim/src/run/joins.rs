@@ -93,7 +93,7 @@ impl Run {
         }
         self.counts.joins += 1;
         let persists = in_memory && !submit.foreground;
-        let gate = if self.planted.door.join_answered_early { Gate::OPEN } else { gate };
+        let gate = if self.planted.join_answered_early { Gate::OPEN } else { gate };
         if persists {
             let payload = self.model.job(id).and_then(|job| job.payload.clone());
             let payload = payload.ok_or("a job in memory has no payload")?;

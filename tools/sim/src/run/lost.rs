@@ -1,5 +1,5 @@
-//! Files that lose something while no server runs, besides payloads: the oldest segment, the newest one, the
-//! last record, one in the middle, the file `bounds`. Tried on copies of the disk, so that the run goes on with the whole one.
+//! Files that lose something while no server runs: the oldest segment, the newest one, the last record, a bit of one in
+//! the middle or of a segment's header, the file `bounds`. Tried on copies of the disk, so that the run goes on with the whole one.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -15,8 +15,14 @@ use crate::model::Model;
 /// One of so many starts is tried with less than all files first.
 const EVERY: u32 = 8;
 
-/// Of a frame: its checksum, and from byte 8 on its position. Then the record follows (`crates/log/src/frame.rs`).
+/// What a segment begins with (`crates/log/src/frame.rs`).
+const SEGMENT_HEADER_BYTES: usize = 64;
+
+/// Of a frame: checksums, length, epoch, and from byte 8 on its position. Then the record follows, and zeros.
 const FRAME_HEADER_BYTES: usize = 40;
+
+/// What the bytes of a frame are a multiple of.
+const FRAME_ALIGN: usize = 8;
 
 /// Where a segment has its flags; the lowest says that its folder has the file `bounds`.
 const FLAGS_AT: usize = 28;
@@ -28,6 +34,7 @@ enum Loss {
     Newest,
     Last,
     Inside,
+    Header,
     Bounds,
 }
 
@@ -57,6 +64,30 @@ pub(super) fn files(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.names().into_iter().map(|name| (name.clone(), disk.contents(&name))).collect()
 }
 
+/// The log has the records that were written. Of the one with a damaged byte, if there is one, nothing else differs, and
+/// it says so.
+fn judge_shown(log: &FileLog, whole: &Records, damaged: Option<(u64, usize)>) -> Judged {
+    let unread = |error| format!("it cannot be read: {error}");
+    let mut written = whole.iter();
+    for stored in log.read(log.first()).map_err(unread)? {
+        let stored = stored.map_err(unread)?;
+        let Some((position, bytes)) = written.next() else {
+            return Err("the log has more records".into());
+        };
+        if stored.position.0 != *position {
+            return Err(format!("record {position} is at {}", stored.position));
+        }
+        let differing = stored.bytes.iter().zip(bytes).enumerate();
+        let mut differing = differing.filter(|(_, (is, was))| is != was).map(|(at, _)| at);
+        let byte = damaged.filter(|(at, _)| at == position).map(|(_, byte)| byte);
+        let is_as_hit = differing.next() == byte && differing.next().is_none();
+        if !is_as_hit || stored.bytes.len() != bytes.len() || (byte.is_some() && !stored.damaged) {
+            return Err(format!("the log shows record {position} as another one"));
+        }
+    }
+    if written.next().is_some() { Err("the log has fewer records".into()) } else { Ok(()) }
+}
+
 fn newest_segment(disk: &SimDisk) -> Option<String> {
     disk.names().into_iter().filter(|name| name.ends_with(".segment")).max()
 }
@@ -71,7 +102,8 @@ impl Run {
         if self.server.is_in_flight() {
             return None;
         }
-        let losses = [Loss::Oldest, Loss::Newest, Loss::Last, Loss::Inside, Loss::Bounds];
+        let losses =
+            [Loss::Oldest, Loss::Newest, Loss::Last, Loss::Inside, Loss::Header, Loss::Bounds];
         let loss = losses[self.losses.random_range(0..losses.len())];
         let tried = self.losses.random_ratio(1, EVERY) || ended && self.losses.random_ratio(1, 3);
         tried.then(|| Copy { disk: self.server.disk.copy(), loss, ended })
@@ -87,6 +119,7 @@ impl Run {
             Loss::Newest => self.lose_segment(copy, &newest, &whole),
             Loss::Last => self.lose_last(copy, &newest, &whole),
             Loss::Inside => self.damage_inside(copy, log, &whole),
+            Loss::Header => self.damage_header(copy, log.first()),
             Loss::Bounds => self.lose_bounds(copy, &whole).map(|()| None),
         }
         .and_then(|refused| {
@@ -171,7 +204,8 @@ impl Run {
         }
     }
 
-    /// A record of a segment that was ended has been durable: the folder is refused.
+    /// A record of a segment that was ended has been durable: the folder is refused, whichever bit of its frame is
+    /// wrong. Damage in nothing but a payload costs that payload; the zeros behind a record are nobody's.
     fn damage_inside(
         &mut self,
         copy: &Copy,
@@ -184,6 +218,10 @@ impl Run {
             return Ok(None);
         }
         let (position, bytes) = &whole[self.losses.random_range(0..closed)];
+        // One bit more of a payload that has rotted is no news, and the same bit would heal it.
+        if self.has_rotten(*position) {
+            return Ok(None);
+        }
         let disk = copy.disk.copy();
         let segments = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
         let holder = segments.filter(|name| first_of(name).is_some_and(|first| first <= *position));
@@ -198,15 +236,55 @@ impl Run {
             })
         };
         let Some(at) = (0..contents.len()).step_by(8).find(is_frame) else { return Ok(None) };
-        disk.flip_bit(&name, at - FRAME_HEADER_BYTES, self.losses.random_range(0..8));
+        let frame_bytes = (FRAME_HEADER_BYTES + bytes.len()).next_multiple_of(FRAME_ALIGN);
+        // Most of a long frame is payload: half of them are hit in their header.
+        let among = if self.losses.random_ratio(1, 2) { FRAME_HEADER_BYTES } else { frame_bytes };
+        let byte = self.losses.random_range(0..among);
+        disk.flip_bit(&name, at - FRAME_HEADER_BYTES + byte, self.losses.random_range(0..8));
+        let of_record = byte.checked_sub(FRAME_HEADER_BYTES);
         match self.server.open_log_on(&disk) {
             Err(OpenError::Corrupt { position: at, .. }) if at == Position(*position) => {
                 self.counts.damaged_inside += 1;
+                self.counts.damaged_frame_headers += u64::from(of_record.is_none());
                 Ok(Some(Refused { disk, at, lost: *position..*position + 1 }))
             }
-            Err(error) => Err(format!("with record {position} damaged: {error}")),
-            Ok(_) => Err(format!("the log opens with record {position} damaged")),
+            Ok(log) if of_record.is_some() => {
+                let of_record = of_record.filter(|byte| *byte < bytes.len());
+                self.counts.damaged_payloads += u64::from(of_record.is_some());
+                judge_shown(&log, whole, of_record.map(|byte| (*position, byte)))
+                    .map_err(|why| format!("with byte {byte} of record {position} damaged, {why}"))
+                    .map(|()| None)
+            }
+            Err(error) => Err(format!("with byte {byte} of record {position} damaged: {error}")),
+            Ok(_) => Err(format!("the log opens with byte {byte} of record {position} damaged")),
         }
+    }
+
+    /// No bit of a segment's header may be another one: the folder is refused, and left as it is.
+    fn damage_header(&mut self, copy: &Copy, begin: Position) -> Judged<Option<Refused>> {
+        let disk = copy.disk.copy();
+        let names = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
+        let mut firsts: Vec<(u64, String)> =
+            names.filter_map(|name| Some((first_of(&name)?, name))).collect();
+        // What a crash left of a trim is nobody's.
+        firsts.retain(|(first, _)| *first >= begin.0);
+        firsts.sort();
+        let hit = self.losses.random_range(0..firsts.len());
+        let (first, name) = &firsts[hit];
+        let until = firsts.get(hit + 1).map_or(u64::MAX, |(next, _)| *next);
+        let byte = self.losses.random_range(0..SEGMENT_HEADER_BYTES);
+        disk.flip_bit(name, byte, self.losses.random_range(0..8));
+        let before = files(&disk);
+        let at = match self.server.open_log_on(&disk) {
+            Err(OpenError::Corrupt { position, .. }) if position == Position(*first) => position,
+            Err(error) => return Err(format!("with byte {byte} of {name} damaged: {error}")),
+            Ok(_) => return Err(format!("the log opens with byte {byte} of {name} damaged")),
+        };
+        if files(&disk) != before {
+            return Err("the refused folder was changed".into());
+        }
+        self.counts.damaged_headers += 1;
+        Ok(Some(Refused { disk, at, lost: *first..until }))
     }
 
     /// A folder whose segments say that it has bounds is refused without them. Another one is of an older release: it

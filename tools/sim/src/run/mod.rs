@@ -287,15 +287,18 @@ impl Run {
     fn tick(&mut self) -> Judged {
         self.server.engine().tick_once();
         self.follow_tick()?;
-        let finished =
-            |run: &Run| run.model.jobs().filter(|job| job.status().is_finished()).count();
-        let before = finished(self);
+        let before = self.finished();
         self.take_deliveries()?;
-        if finished(self) > before {
+        if self.finished() > before {
             // A lease that was given in this tick met a spent job, and that is one too many.
             self.follow_tick()?;
         }
         Ok(())
+    }
+
+    /// How many jobs have ended.
+    fn finished(&self) -> usize {
+        self.model.jobs().filter(|job| job.status().is_finished()).count()
     }
 
     /// The model does what the engine has done in a tick.

@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use spindle_access::Role;
 use spindle_core::job::mix;
 use spindle_core::{JobId, JobImage};
 use spindle_engine::{JobRef, Ticket};
@@ -9,6 +10,7 @@ use spindle_engine::{JobRef, Ticket};
 use super::asks::result_of;
 use super::waits::{Wait, WaitFor};
 use super::{Judged, Run, seen};
+use crate::model::About;
 
 /// Most that wait for batches at once.
 const BATCH_WAITS_MAX: usize = 6;
@@ -18,25 +20,35 @@ impl Run {
     pub(super) fn read(&mut self) -> Judged {
         let ids: Vec<u64> = self.model.jobs().map(|job| job.id).collect();
         let Some(id) = ids.choose(&mut self.rng).copied() else { return Ok(()) };
+        let id = JobId(id);
         match self.rng.random_range(0..7) {
-            0 => self.wait_for_result(JobId(id)),
+            0 if self.may(Role::Read, &About::Job(id))? => self.wait_for_result(id),
             1 => self.cancel_wait(),
             2 => self.report(),
-            _ => self.read_job(JobId(id)),
+            3 if self.may(Role::Read, &About::Job(id))? => self.read_image(id).map(drop),
+            4.. if self.may(Role::Inspect, &About::Job(id))? => self.read_job(id),
+            _ => Ok(()),
         }
     }
 
+    /// A job with its payload and result.
     pub(super) fn read_job(&mut self, id: JobId) -> Judged {
+        let image = self.read_image(id)?;
+        image.map_or(Ok(()), |image| self.read_bytes(id, &image))
+    }
+
+    /// How a job stands; none: the server has ended.
+    fn read_image(&mut self, id: JobId) -> Judged<Option<JobImage>> {
         let (image, gate) = match self.server.engine().jobs().get(JobRef::Id(id)) {
             Ok(image) => seen(image),
-            Err(_) if self.server.is_dead() => return Ok(()),
+            Err(_) if self.server.is_dead() => return Ok(None),
             Err(error) => return Err(format!("job {id} cannot be read: {error}")),
         };
         let image = image.ok_or_else(|| format!("job {id} cannot be found"))?;
         self.model.compare_image(id, &image)?;
         let needs = self.history.last_change(id.0);
         self.history.answered(gate.0, needs, || format!("how job {id} stands"));
-        self.read_bytes(id, &image)
+        Ok(Some(image))
     }
 
     fn read_bytes(&mut self, id: JobId, image: &JobImage) -> Judged {

@@ -46,6 +46,7 @@ impl Node {
             workq: address(WORKQ_PORT)?,
             gearman: address(GEARMAN_PORT)?,
             http: address(HTTP_PORT)?,
+            papers: None,
         };
         let (cluster, folder) = (place.address(CLUSTER_PORT), root.join(name));
         fs::create_dir_all(&folder)?;

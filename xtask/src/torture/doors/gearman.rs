@@ -1,9 +1,9 @@
 //! A blocking Gearman client and worker for the torture only, apart from the server's own code.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read};
 
 use crate::torture::client::{connect, odd};
+use crate::torture::papers::{Entrance, Stream, TOKEN};
 
 const CAN_DO: u32 = 1;
 const JOB_CREATED: u32 = 8;
@@ -19,7 +19,7 @@ const NO_ROOM: [&[u8]; 2] = [b"QUEUE_ERROR\0Disk full", b"QUEUE_ERROR\0Log canno
 const PACKET_BYTES_MAX: usize = 8 << 20;
 
 /// One connection.
-pub struct Gearman(TcpStream);
+pub struct Gearman(Stream);
 
 /// A job as a worker gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,17 @@ pub struct Assigned {
 }
 
 impl Gearman {
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self(connect(address)?))
+    pub fn connect(to: Entrance) -> io::Result<Self> {
+        let mut stream = connect(to)?;
+        if to.papers.is_some() {
+            stream.say(format!("auth {TOKEN}\n").as_bytes())?;
+            let mut line = [0; 3];
+            stream.read_exact(&mut line)?;
+            if line != *b"OK\n" {
+                return Err(odd(&String::from_utf8_lossy(&line)));
+            }
+        }
+        Ok(Self(stream))
     }
 
     /// A background job; its handle, or none if the server has no room for it.
@@ -73,7 +82,7 @@ impl Gearman {
         bytes.extend(kind.to_be_bytes());
         bytes.extend((body.len() as u32).to_be_bytes());
         bytes.extend(body);
-        self.0.write_all(&bytes)
+        self.0.say(&bytes)
     }
 
     fn hear(&mut self) -> io::Result<(u32, Vec<u8>)> {

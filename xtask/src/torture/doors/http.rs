@@ -1,11 +1,11 @@
 //! A blocking HTTP client for the torture only: one request at a time over one connection.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Read};
 
 use serde_json::Value;
 
 use crate::torture::client::{connect, odd};
+use crate::torture::papers::{Entrance, Stream, TOKEN};
 
 /// Longer bodies and heads are no answer of this server.
 const BODY_BYTES_MAX: u64 = 8 << 20;
@@ -23,14 +23,17 @@ pub struct Answer {
 
 /// A connection that is kept alive.
 pub struct Http {
-    hear: BufReader<TcpStream>,
-    say: TcpStream,
+    stream: BufReader<Stream>,
+    /// A line of the head of each request, if the door wants it.
+    authorization: String,
 }
 
 impl Http {
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let say = connect(address)?;
-        Ok(Self { hear: BufReader::new(say.try_clone()?), say })
+    pub fn connect(to: impl Into<Entrance>) -> io::Result<Self> {
+        let to = to.into();
+        let authorization = to.papers.map(|_| format!("Authorization: Bearer {TOKEN}\r\n"));
+        let authorization = authorization.unwrap_or_default();
+        Ok(Self { stream: BufReader::new(connect(to)?), authorization })
     }
 
     pub fn get(&mut self, path: &str) -> io::Result<Answer> {
@@ -51,14 +54,15 @@ impl Http {
     ) -> io::Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}");
+        bytes.push_str(&self.authorization);
         bytes.push_str("Accept: application/json\r\nContent-Type: application/json\r\n");
         bytes.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-        self.say.write_all(bytes.as_bytes())?;
+        self.stream.get_mut().say(bytes.as_bytes())?;
         self.hear()
     }
 
     fn hear(&mut self) -> io::Result<Answer> {
-        let mut head = (&mut self.hear).take(HEAD_BYTES_MAX);
+        let mut head = (&mut self.stream).take(HEAD_BYTES_MAX);
         let mut line = String::new();
         let mut next = || {
             line.clear();
@@ -86,7 +90,7 @@ impl Http {
             return Err(odd("a body of many megabytes"));
         }
         let mut body = vec![0; len as usize];
-        self.hear.read_exact(&mut body)?;
+        self.stream.read_exact(&mut body)?;
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
         if SHARD_IS_GONE.iter().any(|code| body["code"] == *code) {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, body.to_string()));
@@ -97,6 +101,7 @@ impl Http {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
     use std::thread;
 

@@ -199,7 +199,7 @@ impl<'a> Load<'a> {
     }
 
     fn submit_to_workq(&self, at: Addresses) -> io::Result<()> {
-        let mut client = Client::connect(at.workq)?;
+        let mut client = Client::connect(at.entrance(at.workq))?;
         self.submit(at, Door::Workq, |job| {
             let uuid = Job(UUIDS + job).to_string();
             let head = format!("add {uuid} {} {} {TTL_MS}", self.manner.queue, self.manner.ttr_ms);
@@ -212,14 +212,14 @@ impl<'a> Load<'a> {
     }
 
     fn submit_to_gearman(&self, at: Addresses) -> io::Result<()> {
-        let mut client = Gearman::connect(at.gearman)?;
+        let mut client = Gearman::connect(at.entrance(at.gearman))?;
         self.submit(at, Door::Gearman, |job| {
             client.submit(self.manner.queue, payload(job).to_string().as_bytes())
         })
     }
 
     fn submit_to_api(&self, at: Addresses) -> io::Result<()> {
-        let mut http = Http::connect(at.http)?;
+        let mut http = Http::connect(at.entrance(at.http))?;
         self.submit(at, Door::Api, |job| {
             let body = json!({ "queue": self.manner.queue, "payload": payload(job) });
             let answer = with_room(http.post("/api/v1/jobs", &body)?, 201)?;
@@ -228,7 +228,7 @@ impl<'a> Load<'a> {
     }
 
     fn submit_to_lightjq(&self, at: Addresses) -> io::Result<()> {
-        let mut http = Http::connect(at.http)?;
+        let mut http = Http::connect(at.entrance(at.http))?;
         self.submit(at, Door::Lightjq, |job| {
             let body = json!({
                 "name": LIGHTJQ_QUEUE, "argument": payload(job), "keep_result": true,
@@ -242,7 +242,7 @@ impl<'a> Load<'a> {
 
     /// Jobs that nobody leases: their states are the work.
     fn advance_jobq(&self, at: Addresses) -> io::Result<()> {
-        let mut http = Http::connect(at.http)?;
+        let mut http = Http::connect(at.entrance(at.http))?;
         self.is_connected();
         while self.goes_on() {
             let first = json!(["STEP", 0]);
@@ -304,7 +304,7 @@ impl<'a> Load<'a> {
     fn work_for_workq(&self, at: Addresses) -> io::Result<()> {
         self.work(
             at,
-            Client::connect(at.workq)?,
+            Client::connect(at.entrance(at.workq))?,
             |client| {
                 let Some(delivery) = client.lease(self.manner.queue, 20)? else { return Ok(None) };
                 Ok(Some((job_of_bytes(&delivery.payload)?, delivery.id)))
@@ -319,7 +319,7 @@ impl<'a> Load<'a> {
     }
 
     fn work_for_gearman(&self, at: Addresses) -> io::Result<()> {
-        let mut worker = Gearman::connect(at.gearman)?;
+        let mut worker = Gearman::connect(at.entrance(at.gearman))?;
         worker.can_do(self.manner.queue)?;
         self.work(
             at,
@@ -336,7 +336,7 @@ impl<'a> Load<'a> {
     fn work_for_api(&self, at: Addresses) -> io::Result<()> {
         self.work(
             at,
-            Http::connect(at.http)?,
+            Http::connect(at.entrance(at.http))?,
             |http| {
                 let answer =
                     http.post("/api/v1/lease", &json!({ "queues": [self.manner.queue] }))?;
@@ -364,7 +364,7 @@ impl<'a> Load<'a> {
     }
 
     fn work_for_lightjq(&self, at: Addresses) -> io::Result<()> {
-        let mut http = Http::connect(at.http)?;
+        let mut http = Http::connect(at.entrance(at.http))?;
         let body = json!({ "name": "torture", "max_jobs": 1, "names": [LIGHTJQ_QUEUE] });
         let registered = answered(http.post("/worker", &body)?, 201)?;
         let id = registered["worker_id"].as_str().ok_or_else(|| surprise("no worker_id"))?;

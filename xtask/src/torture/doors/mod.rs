@@ -173,7 +173,7 @@ fn verdict(books: &Mutex<Books>) -> Result<()> {
 
 /// Done jobs are there to be found until the run ends, however the clock jumps.
 pub(super) fn keep_for_long(at: Addresses, ttr_ms: u64) -> Result<()> {
-    let mut http = Http::connect(at.http)?;
+    let mut http = Http::connect(at.entrance(at.http))?;
     let settings = json!({ "keep_ms": TTL_MS, "ttr_default_ms": ttr_ms });
     for queue in [QUEUE, LIGHTJQ_QUEUE] {
         set(&mut http, queue, &settings)?;
@@ -184,7 +184,7 @@ pub(super) fn keep_for_long(at: Addresses, ttr_ms: u64) -> Result<()> {
 /// Done jobs of the queue that travels go at once.
 pub(super) fn keep_nothing(at: Addresses, ttr_ms: u64) -> Result<()> {
     let settings = json!({ "keep_ms": 0, "ttr_default_ms": ttr_ms });
-    set(&mut Http::connect(at.http)?, TRAVELLING, &settings)
+    set(&mut Http::connect(at.entrance(at.http))?, TRAVELLING, &settings)
 }
 
 fn set(http: &mut Http, queue: &str, settings: &Value) -> Result<()> {
@@ -195,7 +195,7 @@ fn set(http: &mut Http, queue: &str, settings: &Value) -> Result<()> {
 
 /// Looks at jobs that a door acknowledged, under the name that door gave them; the last time at all of them.
 pub(super) fn check(books: &Mutex<Books>, at: Addresses, is_last: bool) -> Result<()> {
-    let mut http = Http::connect(at.http)?;
+    let mut http = Http::connect(at.entrance(at.http))?;
     let jobs = lock(books).due_for_check(is_last);
     for (job, door, name) in jobs {
         let answer = http.get(&format!("/api/v1/jobs/{name}"))?;
