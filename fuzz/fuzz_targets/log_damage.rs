@@ -39,8 +39,7 @@ impl Folder {
     fn written(lengths: &[u8], has_parts: bool) -> Folder {
         let parts_of = if has_parts { parts_of } else { spindle_log::no_parts };
         let (disk, numbers) = (SimDisk::new(1), 0u8..);
-        let bodies =
-            numbers.zip(lengths).map(|(number, len)| vec![number; 8 * usize::from(*len)]);
+        let bodies = numbers.zip(lengths).map(|(number, len)| vec![number; 8 * usize::from(*len)]);
         let records = bodies.map(|body| if has_parts { parted(&body) } else { body.into() });
         let folder = Folder { disk, parts_of, records: records.collect() };
         let log = folder.open().expect("an empty disk");

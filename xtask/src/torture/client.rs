@@ -22,6 +22,9 @@ pub fn connect(to: Entrance) -> io::Result<Stream> {
     Stream::over(stream, to.papers)
 }
 
+/// What is answered when the log has no room.
+const NO_ROOM: [&str; 2] = ["-SERVER-ERROR disk full", "-SERVER-ERROR the log cannot grow"];
+
 /// What the server answered to a command that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -38,8 +41,7 @@ pub enum Answer {
 impl Answer {
     /// The log has no room for what was sent, in the words that say so.
     pub fn has_no_room(&self) -> bool {
-        const WORDS: [&str; 2] = ["-SERVER-ERROR disk full", "-SERVER-ERROR the log cannot grow"];
-        matches!(self, Self::Refused(line) if WORDS.contains(&&**line))
+        matches!(self, Self::Refused(line) if NO_ROOM.contains(&&**line))
     }
 
     /// A server that stops takes no more jobs, and says so while connections are still open.
@@ -108,11 +110,11 @@ impl Client {
         self.hear_answer()
     }
 
-    /// `lease`; `None` when nothing came within `wait_ms`.
+    /// `lease`; `None` when nothing came within `wait_ms`, or the log has no room for the record of a durable lease.
     pub fn lease(&mut self, queues: &str, wait_ms: u64) -> io::Result<Option<Delivery>> {
         self.ask(&format!("lease {queues} {wait_ms}"))?;
         let line = self.line()?;
-        if line == "-TIMEOUT" {
+        if line == "-TIMEOUT" || NO_ROOM.contains(&&*line) {
             return Ok(None);
         }
         expect(&line, "+OK 1")?;

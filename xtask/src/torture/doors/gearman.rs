@@ -33,9 +33,9 @@ impl Gearman {
         let mut stream = connect(to)?;
         if to.papers.is_some() {
             stream.say(format!("auth {TOKEN}\n").as_bytes())?;
-            let mut line = [0; 3];
+            let mut line = [0; 4];
             stream.read_exact(&mut line)?;
-            if line != *b"OK\n" {
+            if line != *b"OK\r\n" {
                 return Err(odd(&String::from_utf8_lossy(&line)));
             }
         }
@@ -56,11 +56,12 @@ impl Gearman {
         self.say(CAN_DO, &[function.as_bytes()])
     }
 
-    /// A job, if there is one.
+    /// A job, if there is one, and room for the record of a durable lease.
     pub fn grab(&mut self) -> io::Result<Option<Assigned>> {
         self.say(GRAB_JOB, &[])?;
         match self.hear()? {
             (NO_JOB, _) => Ok(None),
+            (ERROR, body) if NO_ROOM.contains(&&body[..]) => Ok(None),
             (JOB_ASSIGN, body) => {
                 let mut parts = body.splitn(3, |byte| *byte == 0);
                 let (handle, _, payload) = (parts.next(), parts.next(), parts.next());
