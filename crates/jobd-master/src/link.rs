@@ -542,8 +542,11 @@ impl Connection {
     }
 
     async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
-        trace!(peer = %self.link.remote(), message = %String::from_utf8_lossy(bytes));
-        match decode(bytes) {
+        let decoded = decode(bytes);
+        // What it says is not for the log: it may be a password, or the work of a job.
+        let (peer, kind) = (self.link.remote(), kind_of(&decoded));
+        trace!(%peer, kind, bytes = bytes.len(), "a message came");
+        match decoded {
             Ok(Message::Request(request)) => {
                 if let Some(rates) = &self.peer_limits.rates {
                     sleep(rates.delay(None, self.peer)).await;
@@ -566,6 +569,18 @@ impl Connection {
         while self.link.0.unsent_bytes.load(Ordering::Relaxed) > UNSENT_BYTES_MAX {
             self.link.0.sent.notified().await;
         }
+    }
+}
+
+/// What a message is, for the log.
+fn kind_of(decoded: &Result<Message, Malformed>) -> &'static str {
+    match decoded {
+        Ok(Message::Request(_)) => "request",
+        Ok(Message::Response(_)) => "response",
+        Ok(Message::Ping) => "ping",
+        Ok(Message::Pong) => "pong",
+        Err(Malformed::Junk) => "junk",
+        Err(Malformed::Answer(_)) => "malformed",
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `doctor`: what it finds
 //! - `formats`: folders that releases before this one made
 //! - `usage`: what it refuses, its settings, its completions
+//! - `command_lines`: what the log says of commands, and never of what they carry
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `connections`: limits on them, and floods
 //! - `fake_workq`: that server
@@ -42,6 +43,8 @@ mod backup;
 mod batches;
 #[cfg(test)]
 mod clients;
+#[cfg(test)]
+mod command_lines;
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
