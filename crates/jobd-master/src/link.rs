@@ -10,9 +10,9 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -29,8 +29,9 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
-use tracing::{Level, debug, trace};
+use tracing::{debug, trace};
 
+use crate::logged::{Logged, kind_of};
 use crate::wire::{
     Frames, Malformed, Message, Request, Response, decode, encode_ping, encode_pong,
     encode_request, encode_response, raw,
@@ -76,6 +77,8 @@ struct Pending {
 }
 
 struct Shared {
+    /// Its number among the connections of this process, for the log.
+    number: u64,
     remote: SocketAddr,
     outgoing: mpsc::UnboundedSender<Outgoing>,
     unsent_bytes: AtomicUsize,
@@ -178,10 +181,12 @@ impl Link {
         remote: SocketAddr,
         message_bytes_max: usize,
     ) -> io::Result<(Self, Connection)> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         stream.io().set_nodelay(true)?;
         let (reader, writer) = split(stream);
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let link = Self(Arc::new(Shared {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             remote,
             outgoing,
             unsent_bytes: AtomicUsize::new(0),
@@ -201,6 +206,11 @@ impl Link {
         tokio::spawn(write_all(link.clone(), writer, to_write));
         let (peer, peer_limits) = (remote.ip(), PeerLimits::default());
         Ok((link.clone(), Connection { link, reader, peer, peer_limits }))
+    }
+
+    /// Its number, unique in this process.
+    pub fn number(&self) -> u64 {
+        self.0.number
     }
 
     /// The peer's address.
@@ -353,9 +363,6 @@ pub struct Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if let Some(logged) = &self.logged {
-            logged.write(self);
-        }
         self.link.0.held.requests.remove(self.request_bytes);
     }
 }
@@ -385,7 +392,7 @@ impl Responder {
 
     fn ends(&mut self, outcome: &'static str) {
         if let Some(logged) = &mut self.logged {
-            logged.outcome = outcome;
+            logged.ends(outcome);
         }
     }
 
@@ -400,45 +407,6 @@ impl Responder {
             Ok(value) => answer(value, self),
             Err(text) => self.error(&text),
         }
-    }
-}
-
-/// What lines of the log about commands say they come from, whichever door it is.
-const COMMANDS: &str = "spindle::commands";
-
-/// Commands are shorter; what is none is cut off.
-const LETTERS_MAX: usize = 32;
-
-/// A command for the log, at level debug, in the form that all doors have (docs/logging.md).
-#[derive(Debug)]
-struct Logged {
-    command: String,
-    began: Instant,
-    outcome: &'static str,
-}
-
-impl Logged {
-    fn begin(request: &Request) -> Option<Self> {
-        tracing::enabled!(target: COMMANDS, Level::DEBUG).then(|| Self {
-            command: request
-                .kind
-                .chars()
-                .take(LETTERS_MAX)
-                .flat_map(char::escape_default)
-                .collect(),
-            began: Instant::now(),
-            outcome: "unanswered",
-        })
-    }
-
-    fn write(&self, responder: &Responder) {
-        let Self { command, began, outcome } = self;
-        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let (peer, request) = (responder.link.remote(), responder.no);
-        debug!(
-            target: COMMANDS,
-            door = "jobd-master", %peer, request, command, queue = "", outcome, us, "command"
-        );
     }
 }
 
@@ -556,7 +524,7 @@ impl Connection {
                 let link = self.link.clone();
                 let request_bytes = bytes.len();
                 link.0.held.requests.add(request_bytes);
-                let (no, logged) = (request.no, Logged::begin(&request));
+                let (no, logged) = (request.no, Logged::begin(link.number(), &request));
                 let responder = Responder { link, no, request_bytes, logged, _permit: permit };
                 serve(request, responder);
             }
@@ -569,18 +537,6 @@ impl Connection {
         while self.link.0.unsent_bytes.load(Ordering::Relaxed) > UNSENT_BYTES_MAX {
             self.link.0.sent.notified().await;
         }
-    }
-}
-
-/// What a message is, for the log.
-fn kind_of(decoded: &Result<Message, Malformed>) -> &'static str {
-    match decoded {
-        Ok(Message::Request(_)) => "request",
-        Ok(Message::Response(_)) => "response",
-        Ok(Message::Ping) => "ping",
-        Ok(Message::Pong) => "pong",
-        Err(Malformed::Junk) => "junk",
-        Err(Malformed::Answer(_)) => "malformed",
     }
 }
 

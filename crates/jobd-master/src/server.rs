@@ -321,7 +321,7 @@ impl Listener {
                     Ok(opened) => opened,
                     Err(error) => return debug!(%error, "a connection did not begin"),
                 };
-                debug!(peer = %link.remote(), "connected");
+                debug!(connection = link.number(), peer = %link.remote(), "connected");
                 let admitted =
                     access.guard(|request, responder| service.request(request, responder));
                 links.run(connection.with(peer_limits), admitted).await;

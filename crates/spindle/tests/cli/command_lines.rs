@@ -121,8 +121,8 @@ fn uses_the_api(served: &Served) {
         let token = lease["lease_token"].as_str().unwrap();
         format!("POST /api/v1/leases/{token}/{what}")
     };
-    ask(&at("output"), "{\"text\":\"hushed output\"}", 200);
-    ask(&at("complete"), "{\"result\":\"hushed result\"}", 200);
+    ask(&at("output"), "{\"text\":\"hushed output\"}", 204);
+    ask(&at("complete"), "{\"result\":\"hushed result\"}", 204);
     ask("GET /metrics", "", 200);
 }
 
@@ -143,8 +143,7 @@ fn uses_lightjq(served: &Served) {
 }
 
 fn uses_jobq(served: &Served) {
-    let ask =
-        |head: &str, body: &str, status| asks(served, "hushed-token", head, "", body, status);
+    let ask = |head: &str, body: &str, status| asks(served, "hushed-token", head, "", body, status);
     ask("POST /api/v0/job/create", "hushed", 400);
     let job = ask("POST /api/v0/job/create", "{\"msg\":\"hushed\"}", 200);
     let id = &job["id"];
@@ -160,14 +159,14 @@ fn uses_the_jobd_master(served: &Served) {
     stranger.rest();
     let mut worker = Talk::with(served, "jobd-master");
     let data = json!({ "name": "w", "targets": ["low"] });
-    let register =
-        json!([0, { "no": 2, "type": "register-worker", "password": "hushed-password", "data": data }]);
+    let register = json!([0, { "no": 2, "type": "register-worker", "password": "hushed-password", "data": data }]);
     worker.ask(message(register), "\"ok\"");
     worker.ask("hushed junk\x04{\"hushed\":1}\x04", "array expected");
     worker.ask("[1,{\"no\":5,\"data\":\"hushed\"}]\x04[2]\x04", "[3]");
     let mut client = Talk::with(served, "jobd-master");
     let data = json!({ "jobs": [{ "id": 7, "target": "low" }] });
-    let run = json!([0, { "no": 3, "type": "run-manual", "password": "hushed-password", "data": data }]);
+    let run =
+        json!([0, { "no": 3, "type": "run-manual", "password": "hushed-password", "data": data }]);
     client.say(message(run));
     let asked = worker.ask("", "\x04");
     let asked: Value = serde_json::from_slice(asked.strip_suffix(b"\x04").unwrap()).unwrap();
@@ -210,4 +209,71 @@ fn no_line_of_any_level_has_a_token_a_password_a_payload_or_a_result() {
     assert!(said.contains("\"level\":\"TRACE\""), "{said}");
     let shown: Vec<&str> = said.lines().filter(|line| line.contains(MARK)).collect();
     assert_eq!(shown, [""; 0]);
+}
+
+/// The fields `command`, `queue` and `outcome` of the lines of a door; the rest of each is looked at.
+fn commands_of(said: &str, door: &str) -> Vec<String> {
+    let lines = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_of_door = |line: &Value| {
+        line["target"] == "spindle::commands" && line["fields"]["door"].as_str() == Some(door)
+    };
+    let shown = |line: Value| {
+        let fields = &line["fields"];
+        assert_eq!((&line["level"], &fields["message"]), (&json!("DEBUG"), &json!("command")));
+        assert!(fields["connection"].as_u64() > Some(0) && fields["us"].is_u64(), "{line}");
+        assert!(!fields["request"].is_null(), "{line}");
+        let text = |name: &str| match &fields[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        format!("{}; {}; {}", text("command"), text("queue"), text("outcome"))
+    };
+    lines.filter(is_of_door).map(shown).collect()
+}
+
+#[test]
+fn every_door_says_of_its_commands_what_came_and_what_became_of_it() {
+    let said = said_at_every_door();
+    for (door, expected) in [
+        (
+            "gearman_draft",
+            &[
+                "worker_connect; thumb; none",
+                "job_create; thumb; job_created",
+                "job_assign; ; job_assigned",
+                "job_complete_announce; ; none",
+                "job_complete; ; answered",
+            ][..],
+        ),
+        (
+            "lightjq",
+            &[
+                "POST /job; ; 400",
+                "POST /job; resize; 201",
+                "POST /worker; ; 201",
+                "GET /worker/job; ; 200",
+                "POST /done; ; 204",
+            ],
+        ),
+        (
+            "jobq",
+            &[
+                "POST /api/v0/job/create; jobq; 400",
+                "POST /api/v0/job/create; jobq; 200",
+                "POST /api/v0/job/{id}/state; ; 200",
+                "POST /api/v0/job; ; 400",
+            ],
+        ),
+        (
+            "jobd-master",
+            &[
+                "status; ; error",
+                "register-worker; low; ok",
+                "run-manual; low; ok",
+                "poke; ; error",
+            ],
+        ),
+    ] {
+        assert_eq!(commands_of(&said, door), expected, "{door}");
+    }
 }
