@@ -413,7 +413,8 @@ impl Responder {
 /// What a peer may not exceed.
 #[derive(Clone, Debug, Default)]
 pub struct PeerLimits {
-    /// How often its address may ask: what comes earlier waits, and nothing more is read meanwhile.
+    /// How often its address may say something that is no answer to a request of ours: what comes
+    /// earlier waits, and nothing more is read meanwhile.
     pub rates: Option<Arc<RequestRates>>,
     /// How long it may send nothing while it is owed no answer.
     pub idle_time: Option<Duration>,
@@ -509,16 +510,24 @@ impl Connection {
         }
     }
 
+    /// Whether it is the answer to a request of ours: whoever is asked much says much.
+    fn was_asked_for(&self, decoded: &Result<Message, Malformed>) -> bool {
+        let Ok(Message::Response(response)) = decoded else { return false };
+        self.link.0.pending.lock().waiting.contains_key(&response.no)
+    }
+
     async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
         let decoded = decode(bytes);
         // What it says is not for the log: it may be a password, or the work of a job.
         let (peer, kind) = (self.link.remote(), kind_of(&decoded));
         trace!(%peer, kind, bytes = bytes.len(), "a message came");
+        if let Some(rates) = &self.peer_limits.rates
+            && !self.was_asked_for(&decoded)
+        {
+            sleep(rates.delay(None, self.peer)).await;
+        }
         match decoded {
             Ok(Message::Request(request)) => {
-                if let Some(rates) = &self.peer_limits.rates {
-                    sleep(rates.delay(None, self.peer)).await;
-                }
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
                 let permit = permit.expect("the semaphore is never closed");
                 let link = self.link.clone();
