@@ -15,10 +15,12 @@
 //! - [`MasterHandle`]: what the program around a master sees of it
 
 mod handle;
+#[cfg(test)]
+mod limits_page;
 pub mod link;
+mod logged;
 pub mod manual;
 mod master;
-mod logged;
 pub mod memory;
 mod pass_on;
 mod pokes;

@@ -38,12 +38,12 @@ use crate::wire::{
 };
 
 /// Above this many bytes that the peer has not taken, nothing more is read from it.
-const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// Requests of one peer that may be unanswered at the same time.
-const REQUESTS_MAX: u32 = 1024;
+pub(crate) const REQUESTS_MAX: u32 = 1024;
 /// How long a peer may be silent in the middle of a message, and how long it may refuse to take
 /// bytes.
-const STALL: Duration = Duration::from_secs(60);
+pub(crate) const STALL: Duration = Duration::from_secs(60);
 /// How long answers may take after the peer has ended its side.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 

@@ -367,7 +367,7 @@ async fn open(
 }
 
 /// A handshake ends within this time.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
 

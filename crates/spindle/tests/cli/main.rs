@@ -14,6 +14,7 @@
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
+//! - `limits`: that settings of limits reach what they limit
 //! - `logging`: what the server says
 //! - `logs`: what a job's workers write
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
@@ -63,6 +64,8 @@ mod fake_workq;
 mod formats;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod logging;
 #[cfg(test)]
