@@ -45,7 +45,7 @@ pub use cookie::{THEME_COOKIE, cookie_of};
 pub use held::while_unread;
 pub use large::{SMALL_BYTES_MAX, work_on_bytes};
 pub use names::{HostName, HostNameError, HostNames, Names};
-pub use pass::{Entrance, Needs, Pass, Table, Visitor};
+pub use pass::{Entrance, Needs, Pass, Table, Visitor, denied_anywhere};
 pub use problem::{Answered, Code, Problem, ProblemBody, no_job};
 pub use request::{REQUEST_ID, REQUEST_ID_BYTES_MAX};
 pub use site::{Site, nothing_here};

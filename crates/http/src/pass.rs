@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use spindle_access::{Access, Denied, Login, Role, Target};
@@ -72,19 +72,6 @@ impl Entrance {
         routes.layer(from_fn_with_state(Arc::new(self), admitted))
     }
 
-    fn login(&self, request: &Request) -> Login {
-        let peer = request.extensions().get::<Peer>();
-        let mut login = self.access.login(peer.and_then(|peer| peer.certificate.as_ref()));
-        if let Some(peer) = peer {
-            login = login.at(peer.address.ip());
-        }
-        if let Some(token) = bearer(request.headers()) {
-            // Whether it is known is asked for with the route's needs: some have none.
-            login.present(token).ok();
-        }
-        login
-    }
-
     /// Who looks at pages of another node, which asks for them, and has counted the request.
     fn visitor(&self, request: &Request) -> Option<Login> {
         let peer = request.extensions().get::<Peer>()?;
@@ -94,12 +81,6 @@ impl Entrance {
             login.present_digest(digest);
         }
         Some(login)
-    }
-
-    fn counted(&self, request: &Request) -> Result<Login, Denied> {
-        let login = self.login(request);
-        login.count()?;
-        Ok(login)
     }
 
     fn pass_for(&self, mut login: Login, request: &Request) -> Result<Pass, Denied> {
@@ -137,7 +118,7 @@ async fn admitted(
     let visitor = request.extensions_mut().remove::<Visitor>();
     let visitor = visitor.map(|Visitor(login)| login).or_else(|| entrance.visitor(&request));
     let by_page = visitor.is_some();
-    let login = visitor.map_or_else(|| entrance.counted(&request), Ok);
+    let login = visitor.map_or_else(|| counted(&entrance.access, &request), Ok);
     let notes = request.extensions().get::<Arc<Notes>>().cloned();
     if let Some(notes) = &notes {
         notes.set_route(
@@ -156,10 +137,7 @@ async fn admitted(
         }
         Err(denied) => {
             let mut response = (entrance.refuse)(denied);
-            if let Denied::TooFast(Excess { wait, .. }) = denied {
-                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-            }
+            say_when(denied, &mut response);
             response
         }
     };
@@ -168,6 +146,52 @@ async fn admitted(
         response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
     }
     response
+}
+
+/// Who makes a request, which is counted: to be asked once for each.
+///
+/// # Errors
+///
+/// [`Denied::TooFast`].
+pub(crate) fn counted<B>(access: &Access, request: &HttpRequest<B>) -> Result<Login, Denied> {
+    let peer = request.extensions().get::<Peer>();
+    let mut login = access.login(peer.and_then(|peer| peer.certificate.as_ref()));
+    if let Some(peer) = peer {
+        login = login.at(peer.address.ip());
+    }
+    if let Some(token) = bearer(request.headers()) {
+        // Whether it is known is asked for with the route's needs: some have none.
+        login.present(token).ok();
+    }
+    login.count()?;
+    Ok(login)
+}
+
+/// Lets a request on that comes to no [`Entrance`], once it is counted.
+pub(crate) async fn count_stranger(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match counted(&access, &request) {
+        Ok(_) => next.run(request).await,
+        Err(denied) => denied_anywhere(denied),
+    }
+}
+
+/// The answer to a request that is refused before it has come to any door.
+pub fn denied_anywhere(denied: Denied) -> Response {
+    let mut response = Problem::from(denied).into_response();
+    say_when(denied, &mut response);
+    response
+}
+
+/// Who has asked too fast is told when there is room again.
+fn say_when(denied: Denied, response: &mut Response) {
+    if let Denied::TooFast(Excess { wait, .. }) = denied {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
 }
 
 /// The token of a request (RFC 6750, 2.1). Other schemes are not for this server. One that is there

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
 use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::header::DATE;
@@ -241,12 +239,16 @@ impl Server {
             }
             let fits = head_bytes(&request) <= self.limits.head_bytes_max;
             let of_node = is_about_this_node(request.uri().path());
-            let answer = fits.then(|| site.clone().answer(request));
+            let answer = if fits {
+                Ok(site.clone().answer(request))
+            } else {
+                Err(site.answer_long_head(&request))
+            };
             let committer = Arc::clone(&committer);
             async move {
                 let mut answer = match answer {
-                    Some(answer) => answer.await,
-                    None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
+                    Ok(answer) => answer.await,
+                    Err(refusal) => refusal,
                 };
                 if !of_node {
                     member.may_answer(&*committer).await;

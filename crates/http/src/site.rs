@@ -8,13 +8,17 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{Request, Uri};
+use axum::handler::Handler;
+use axum::http::{Request, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use spindle_access::Access;
 use spindle_engine::spans::SpanSink;
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::names::Names;
+use crate::pass::{count_stranger, counted, denied_anywhere};
 use crate::problem::{Code, Problem};
 use crate::{guard, request};
 
@@ -32,25 +36,44 @@ pub struct Site {
 
 struct Common {
     names: Names,
+    /// Whose requests are counted that come to no door: the doors count their own.
+    access: Access,
     spans: Option<Arc<dyn SpanSink>>,
 }
 
 impl Site {
     /// These routes, called by these names.
     pub fn new(routes: Router, names: Names) -> Site {
-        Site::with_spans(routes, names, None)
+        Site::with(routes, names, Access::open(), None)
     }
 
-    /// The same, with whoever takes the spans of requests.
-    pub fn with_spans(routes: Router, names: Names, spans: Option<Arc<dyn SpanSink>>) -> Site {
-        let routes = routes.fallback(nothing_here).method_not_allowed_fallback(wrong_method);
-        Site { routes, common: Arc::new(Common { names, spans }) }
+    /// The same for those whom `access` knows, with whoever takes the spans of requests.
+    pub fn with(
+        routes: Router,
+        names: Names,
+        access: Access,
+        spans: Option<Arc<dyn SpanSink>>,
+    ) -> Site {
+        let counts = from_fn_with_state(access.clone(), count_stranger);
+        let lost = Router::new().fallback(nothing_here).layer(counts.clone());
+        let wrong_method = wrong_method.layer(counts);
+        let routes = routes.fallback_service(lost).method_not_allowed_fallback(wrong_method);
+        Site { routes, common: Arc::new(Common { names, access, spans }) }
     }
 
     /// The same with another answer to what is at no door's path.
     #[must_use]
     pub fn with_fallback(self, lost: Router) -> Site {
-        Site { routes: self.routes.fallback_service(lost), ..self }
+        let counts = from_fn_with_state(self.common.access.clone(), count_stranger);
+        Site { routes: self.routes.fallback_service(lost.layer(counts)), ..self }
+    }
+
+    /// The answer to a request whose head is too long. It has come to no door.
+    pub(crate) fn answer_long_head<B>(&self, request: &Request<B>) -> Response {
+        match counted(&self.common.access, request) {
+            Ok(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
+            Err(denied) => denied_anywhere(denied),
+        }
     }
 
     /// Answers one request.
@@ -66,7 +89,10 @@ impl Site {
                     Ok(response) => response,
                     Err(never) => match never {},
                 },
-                Err(problem) => problem.into_response(),
+                Err(problem) => match counted(&common.access, &request) {
+                    Ok(_) => problem.into_response(),
+                    Err(denied) => denied_anywhere(denied),
+                },
             };
             guard::closed_to_others(answered)
         };

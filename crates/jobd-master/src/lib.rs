@@ -6,7 +6,8 @@
 //! Spindle server can embed a master without compiling drivers it never uses.
 //!
 //! - [`wire`]: bytes and messages, no I/O
-//! - [`link`]: one connection of either side; [`server`]: the listening side, password and limits
+//! - [`link`]: one connection of either side; `logged`: what the log says of it
+//! - [`server`]: the listening side, password and limits
 //! - [`worker_status`], [`manual`], [`memory`]: answers, and parts of them, that workers and masters
 //!   share
 //! - the master: `workers` is who is registered, `pokes` joins pokes that come in a burst,
@@ -14,7 +15,10 @@
 //! - [`MasterHandle`]: what the program around a master sees of it
 
 mod handle;
+#[cfg(test)]
+mod limits_page;
 pub mod link;
+mod logged;
 pub mod manual;
 mod master;
 pub mod memory;

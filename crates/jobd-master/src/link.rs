@@ -10,9 +10,9 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -29,20 +29,21 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
-use tracing::{Level, debug, trace};
+use tracing::{debug, trace};
 
+use crate::logged::{Logged, kind_of};
 use crate::wire::{
     Frames, Malformed, Message, Request, Response, decode, encode_ping, encode_pong,
     encode_request, encode_response, raw,
 };
 
 /// Above this many bytes that the peer has not taken, nothing more is read from it.
-const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// Requests of one peer that may be unanswered at the same time.
-const REQUESTS_MAX: u32 = 1024;
+pub(crate) const REQUESTS_MAX: u32 = 1024;
 /// How long a peer may be silent in the middle of a message, and how long it may refuse to take
 /// bytes.
-const STALL: Duration = Duration::from_secs(60);
+pub(crate) const STALL: Duration = Duration::from_secs(60);
 /// How long answers may take after the peer has ended its side.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -76,6 +77,8 @@ struct Pending {
 }
 
 struct Shared {
+    /// Its number among the connections of this process, for the log.
+    number: u64,
     remote: SocketAddr,
     outgoing: mpsc::UnboundedSender<Outgoing>,
     unsent_bytes: AtomicUsize,
@@ -178,10 +181,12 @@ impl Link {
         remote: SocketAddr,
         message_bytes_max: usize,
     ) -> io::Result<(Self, Connection)> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         stream.io().set_nodelay(true)?;
         let (reader, writer) = split(stream);
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let link = Self(Arc::new(Shared {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             remote,
             outgoing,
             unsent_bytes: AtomicUsize::new(0),
@@ -201,6 +206,11 @@ impl Link {
         tokio::spawn(write_all(link.clone(), writer, to_write));
         let (peer, peer_limits) = (remote.ip(), PeerLimits::default());
         Ok((link.clone(), Connection { link, reader, peer, peer_limits }))
+    }
+
+    /// Its number, unique in this process.
+    pub fn number(&self) -> u64 {
+        self.0.number
     }
 
     /// The peer's address.
@@ -353,9 +363,6 @@ pub struct Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if let Some(logged) = &self.logged {
-            logged.write(self);
-        }
         self.link.0.held.requests.remove(self.request_bytes);
     }
 }
@@ -385,7 +392,7 @@ impl Responder {
 
     fn ends(&mut self, outcome: &'static str) {
         if let Some(logged) = &mut self.logged {
-            logged.outcome = outcome;
+            logged.ends(outcome);
         }
     }
 
@@ -403,49 +410,11 @@ impl Responder {
     }
 }
 
-/// What lines of the log about commands say they come from, whichever door it is.
-const COMMANDS: &str = "spindle::commands";
-
-/// Commands are shorter; what is none is cut off.
-const LETTERS_MAX: usize = 32;
-
-/// A command for the log, at level debug, in the form that all doors have (docs/logging.md).
-#[derive(Debug)]
-struct Logged {
-    command: String,
-    began: Instant,
-    outcome: &'static str,
-}
-
-impl Logged {
-    fn begin(request: &Request) -> Option<Self> {
-        tracing::enabled!(target: COMMANDS, Level::DEBUG).then(|| Self {
-            command: request
-                .kind
-                .chars()
-                .take(LETTERS_MAX)
-                .flat_map(char::escape_default)
-                .collect(),
-            began: Instant::now(),
-            outcome: "unanswered",
-        })
-    }
-
-    fn write(&self, responder: &Responder) {
-        let Self { command, began, outcome } = self;
-        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let (peer, request) = (responder.link.remote(), responder.no);
-        debug!(
-            target: COMMANDS,
-            door = "jobd-master", %peer, request, command, queue = "", outcome, us, "command"
-        );
-    }
-}
-
 /// What a peer may not exceed.
 #[derive(Clone, Debug, Default)]
 pub struct PeerLimits {
-    /// How often its address may ask: what comes earlier waits, and nothing more is read meanwhile.
+    /// How often its address may say something that is no answer to a request of ours: what comes
+    /// earlier waits, and nothing more is read meanwhile.
     pub rates: Option<Arc<RequestRates>>,
     /// How long it may send nothing while it is owed no answer.
     pub idle_time: Option<Duration>,
@@ -541,19 +510,30 @@ impl Connection {
         }
     }
 
+    /// Whether it is the answer to a request of ours: whoever is asked much says much.
+    fn was_asked_for(&self, decoded: &Result<Message, Malformed>) -> bool {
+        let Ok(Message::Response(response)) = decoded else { return false };
+        self.link.0.pending.lock().waiting.contains_key(&response.no)
+    }
+
     async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
-        trace!(peer = %self.link.remote(), message = %String::from_utf8_lossy(bytes));
-        match decode(bytes) {
+        let decoded = decode(bytes);
+        // What it says is not for the log: it may be a password, or the work of a job.
+        let (peer, kind) = (self.link.remote(), kind_of(&decoded));
+        trace!(%peer, kind, bytes = bytes.len(), "a message came");
+        if let Some(rates) = &self.peer_limits.rates
+            && !self.was_asked_for(&decoded)
+        {
+            sleep(rates.delay(None, self.peer)).await;
+        }
+        match decoded {
             Ok(Message::Request(request)) => {
-                if let Some(rates) = &self.peer_limits.rates {
-                    sleep(rates.delay(None, self.peer)).await;
-                }
                 let permit = Arc::clone(&self.link.0.requests).acquire_owned().await;
                 let permit = permit.expect("the semaphore is never closed");
                 let link = self.link.clone();
                 let request_bytes = bytes.len();
                 link.0.held.requests.add(request_bytes);
-                let (no, logged) = (request.no, Logged::begin(&request));
+                let (no, logged) = (request.no, Logged::begin(link.number(), &request));
                 let responder = Responder { link, no, request_bytes, logged, _permit: permit };
                 serve(request, responder);
             }

@@ -37,6 +37,34 @@ async fn an_address_that_asks_too_fast_waits_its_turn() {
     assert_eq!(served, [(1, 0), (2, 0), (3, 1), (4, 3)]);
 }
 
+/// What is no request counts as one does, but for answers that were asked for. Three a second, and a
+/// clock that stands still: of six messages that count the last three wait, for a second in all.
+#[tokio::test(start_paused = true)]
+async fn pings_and_junk_count_and_answers_that_were_asked_for_do_not() {
+    let rates = RequestRates::with_clock(None, Some(3), || Duration::ZERO).map(Arc::new);
+    let (connection, mut far) = pair(PeerLimits { rates, ..PeerLimits::default() }).await;
+    let asked: Vec<_> = (0..9).map(|_| connection.link().request("status", None, None)).collect();
+    let first = connection.link().0.pending.lock().next_no - 9;
+    let answers = (first..).take(9).flat_map(|no| encode_response(no, Ok(RawValue::NULL)));
+    let begun = Instant::now();
+    far.write_all(&answers.collect::<Vec<_>>()).await.unwrap();
+    far.write_all(b"junk\x04{}\x04[2]\x04[3]\x04[1,{\"no\":0}]\x04").await.unwrap();
+    far.write_all(&poke(7)).await.unwrap();
+    far.shutdown().await.unwrap();
+    let mut served = Vec::new();
+    connection
+        .run(|request, responder| {
+            served.push((request.no, begun.elapsed().as_millis()));
+            responder.ok();
+        })
+        .await;
+    // A third of a second, two thirds, and a whole one, one after the other.
+    assert_eq!(served, [(7, 2001)]);
+    for answer in asked {
+        answer.await.unwrap();
+    }
+}
+
 /// A peer that is owed an answer is not idle, however long that takes; then it is.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_waits_for_its_answer_is_not_idle() {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     handle::MasterHandle,
@@ -59,7 +59,6 @@ impl Master {
         let server = listener.serve(Arc::new(Requests(Arc::clone(&pokes))));
         let handle = MasterHandle::new(address, Arc::clone(&pokes));
         let pings = tokio::spawn(ping(pokes, settings.ping_interval));
-        info!(%address, "listening");
         Ok(Self { address, server, pings, handle })
     }
 

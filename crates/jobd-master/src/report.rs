@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long who looks waits for an answer. The request itself waits longer: [`PATIENCE`].
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A longer answer is not kept. One of a sound worker has some 60 bytes for each target.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// What is known of one worker.
 #[derive(Debug, Default)]

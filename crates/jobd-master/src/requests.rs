@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Answers of a worker can carry the outputs of many jobs.
-const WORKER_MESSAGE_BYTES_MAX: usize = 1 << 30;
+pub(crate) const WORKER_MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 /// The answer to `status`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -321,7 +321,7 @@ impl Listener {
                     Ok(opened) => opened,
                     Err(error) => return debug!(%error, "a connection did not begin"),
                 };
-                debug!(peer = %link.remote(), "connected");
+                debug!(connection = link.number(), peer = %link.remote(), "connected");
                 let admitted =
                     access.guard(|request, responder| service.request(request, responder));
                 links.run(connection.with(peer_limits), admitted).await;
@@ -367,7 +367,7 @@ async fn open(
 }
 
 /// A handshake ends within this time.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -544,6 +544,37 @@ mod tests {
             assert!(is_closed(&mut stream).await);
             assert!(before.elapsed() >= HANDSHAKE_TIME, "{:?}", before.elapsed());
         }
+    }
+
+    /// Between two records nobody has to say anything.
+    #[tokio::test]
+    async fn who_is_silent_in_the_middle_of_a_record_is_closed() {
+        let certificates = Certificates::new();
+        let settings = ListenSettings { tls: Some(certificates.loaded()), ..default() };
+        let (address, _server) = serving(settings).await;
+        let served = tokio::task::spawn_blocking(move || {
+            use std::io::{Read as _, Write as _};
+            let mut client = certificates.connect(StdStream::connect(address).unwrap(), None);
+            client.write_all(b"[2]\x04").unwrap();
+            client.read_exact(&mut [0; 4]).unwrap();
+            client.sock
+        });
+        let stream = served.await.unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = TcpStream::from_std(stream).unwrap();
+        // From here on, in a time that passes when nothing else is left to do.
+        tokio::time::pause();
+        let before = Instant::now();
+        stream.write_all(b"\x17\x03\x03\0\x40half").await.unwrap();
+        // Second by second, so that the server hears of it before all of the time has passed. Neither
+        // an error nor what TLS says at the end is of interest.
+        let second = Duration::from_secs(1);
+        let end = async { stream.read_to_end(&mut Vec::new()).await };
+        tokio::pin!(end);
+        while timeout(second, &mut end).await.is_err() {
+            assert!(before.elapsed() < Duration::from_secs(120), "still open");
+        }
+        assert!(before.elapsed() >= Duration::from_secs(60), "{:?}", before.elapsed());
     }
 
     #[tokio::test]

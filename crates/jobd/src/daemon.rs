@@ -259,6 +259,7 @@ async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
     let (logs, mut signals) = begin(&config.log, &unknown)?;
     let tls = config.tls.load_into(&mut config.master.listen).context("cannot serve TLS")?;
     let master = Master::start(&config.master).await?;
+    info!(address = %master.address(), "listening");
     warn_of_insecure(&config.master.listen, master.address());
     notify_manager(NotifyState::Ready);
     loop {

@@ -79,6 +79,26 @@ fn nothing_is_read_from_a_client_with_too_much_to_read() {
     assert_eq!(client.line(), "b");
 }
 
+/// With 4 MiB to read, as `docs/limits.md` says, a client is read on; with a byte more it is not.
+#[test]
+fn so_much_may_be_unread_and_not_one_byte_more() {
+    for (unread, is_read_on) in [(4 << 20, true), ((4 << 20) + 1, false)] {
+        let served = serve(one_reactor());
+        let read = || served.handle.counters().bytes_in.load(Ordering::Relaxed);
+        let mut client = served.client();
+        // Both answers wait, the first of two bytes.
+        let (first, second) = (format!("gate 1 a\nbig {}\n", unread - 2), "echo b\n");
+        client.send(&first);
+        served.toy.until("both requests", |seen| seen.requests == 2);
+        client.send(second);
+        served.let_turn_pass();
+        let own = first.len() + if is_read_on { second.len() } else { 0 };
+        let all = (own + "echo turn\n".len()) as u64;
+        wait_until("what was read to be counted", || read() >= all);
+        assert_eq!(read(), all, "{unread}");
+    }
+}
+
 #[test]
 fn a_client_that_never_reads_is_closed() {
     let write_stall_timeout = Duration::from_millis(400);

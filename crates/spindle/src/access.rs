@@ -83,3 +83,24 @@ fn warn_of_insecure(config: &Config) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_limits::Of;
+
+    use super::*;
+
+    /// Clients of tests are on this machine, whose addresses are not limited.
+    #[test]
+    fn an_address_has_its_requests_a_second_at_every_door() {
+        let config = Config { address_requests_max: Some(2), ..Config::default() };
+        let far = "192.0.2.1".parse().unwrap();
+        let entrance = Entrance::open(&config).unwrap();
+        let login = entrance.door(&config, "127.0.0.1:1".parse().unwrap()).login(None).at(far);
+        assert_eq!([login.count(), login.count()], [Ok(()), Ok(())]);
+        assert!(login.count().is_err());
+        // The jobd master has the same rates.
+        assert_eq!(entrance.rates().unwrap().exceeded(Of::Address), 1);
+        assert!(Entrance::open(&Config::default()).unwrap().rates().is_none());
+    }
+}

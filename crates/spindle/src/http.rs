@@ -123,7 +123,7 @@ impl Http {
         let jobq = Jobq::new(engine.clone(), jobq)
             .context("jobq: cannot start the thread that answers queries")?;
         let lightjq = spindle_lightjq::Options {
-            access,
+            access: access.clone(),
             allow_urls: config.lightjq_allow_urls,
             budgets: budgets.clone(),
             places: places.clone(),
@@ -140,7 +140,7 @@ impl Http {
         let routes = Router::new().merge(api.router()).merge(jobq.router()).merge(lightjq.router());
         let routes = routes.merge(web.router());
         let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-        let routes = Site::with_spans(routes, names, spans).with_fallback(web.lost());
+        let routes = Site::with(routes, names, access, spans).with_fallback(web.lost());
         let limits = Limits { head_time: config.http_idle_timeout, ..Limits::default() };
         let serving = HttpConfig { limits, budgets, places, ..HttpConfig::default() };
         let handle = bound

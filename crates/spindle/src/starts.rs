@@ -2,16 +2,22 @@
 
 use std::net::SocketAddr;
 
-use crate::config::Config;
+use crate::{config::Config, jobd_master};
 
-/// Says which doors are open, and how clients may speak there and who may come in.
+/// Says which doors are open, and how clients may speak there and who may come in. The jobd master
+/// knows no tokens: it has a password.
 pub fn doors(config: &Config, addresses: &[(&'static str, SocketAddr)]) {
     for (door, address) in addresses {
         let wanted = config.doors().find(|(name, _)| name == door);
         let tls = wanted.map(|(door, wanted)| config.tls_mode(door, wanted).to_string());
         let tls = tls.unwrap_or_default();
-        let asks = wanted.is_some_and(|(_, wanted)| config.asks(wanted));
-        tracing::info!(door, %address, tls, asks_for_tokens = asks, "a door is open");
+        if *door == jobd_master::DOOR {
+            let asks = config.jobd_master_password_file.is_some();
+            tracing::info!(door, %address, tls, asks_for_password = asks, "a door is open");
+        } else {
+            let asks = wanted.is_some_and(|(_, wanted)| config.asks(wanted));
+            tracing::info!(door, %address, tls, asks_for_tokens = asks, "a door is open");
+        }
     }
 }
 

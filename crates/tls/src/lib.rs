@@ -7,6 +7,7 @@
 //! - [`client`]: whom our own clients trust and who they are; the one place that builds a
 //!   configuration of rustls for them.
 //! - [`common_name`]: who a certificate is for; [`validity`]: how long certificates of a file are valid.
+//! - [`Records`]: whether a record has begun and not ended.
 //! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
 //!
 //! Cryptography is ring, versions are TLS 1.2 and 1.3. There is no renegotiation and no early data.
@@ -17,14 +18,18 @@ mod files;
 mod listener;
 mod mode;
 mod name;
+mod records;
 mod server;
 #[cfg(feature = "tokio")]
 pub mod stream;
 mod validity;
+#[cfg(feature = "tokio")]
+mod whole_records;
 
 pub use files::FileError;
 pub use listener::{FirstByte, ListenerTls, TLS_FIRST_BYTE};
 pub use mode::{NoTlsMode, TlsMode};
 pub use name::common_name;
+pub use records::Records;
 pub use server::{Handshakes, ServerFiles, ServerTls, Speaks};
 pub use validity::validity;

@@ -17,6 +17,7 @@ use tokio_rustls::{LazyConfigAcceptor, client, rustls, server};
 use crate::listener::{FirstByte, ListenerTls};
 use crate::name::common_name;
 use crate::server::{ServerTls, Speaks};
+use crate::whole_records::WholeRecords;
 
 /// A stream, encrypted or not.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub enum MaybeTls<S> {
     /// As it is.
     Plain(S),
     /// The server's side of an encrypted one.
-    Server(Box<server::TlsStream<S>>),
+    Server(Box<server::TlsStream<WholeRecords<S>>>),
     /// The client's side of an encrypted one.
     Client(Box<client::TlsStream<S>>),
 }
@@ -34,7 +35,7 @@ impl<S> MaybeTls<S> {
     pub fn io(&self) -> &S {
         match self {
             MaybeTls::Plain(stream) => stream,
-            MaybeTls::Server(stream) => stream.get_ref().0,
+            MaybeTls::Server(stream) => stream.get_ref().0.io(),
             MaybeTls::Client(stream) => stream.get_ref().0,
         }
     }
@@ -77,7 +78,8 @@ impl Default for HandshakeTurns {
     }
 }
 
-/// The server's side of a handshake, which ends within this time. It is counted.
+/// The server's side of a handshake, which ends within this time. It is counted. A client that is silent
+/// in the middle of a record for a minute, then or later, is an error to whoever reads.
 ///
 /// # Errors
 /// Why there is none. The client has been sent an alert then, if it could read one.
@@ -89,6 +91,7 @@ pub async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
     within: Duration,
 ) -> io::Result<MaybeTls<S>> {
     let handshake = async {
+        let stream = WholeRecords::new(stream);
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
         let mut rest = pin!(hello.into_stream(tls.config(speaks)));
         {

@@ -102,9 +102,9 @@ pub(crate) fn outcome(answer: &[u8]) -> &'static str {
     }
 }
 
-/// The same of the draft, whose packets begin with their type.
+/// The same of the draft, whose packets have their type behind the magic.
 pub(crate) fn draft_outcome(answer: &[u8]) -> &'static str {
-    match answer.first() {
+    match answer.get(draft::MAGIC.len()) {
         None => "none",
         Some(0x00) => "noop",
         Some(0x05) => "job_created",

@@ -189,6 +189,15 @@ fn packets_names_and_keys_have_limits() {
     assert_eq!(error, DraftError::TooLong { bytes: u32::MAX });
 }
 
+/// As long as packets of the published protocol.
+#[test]
+fn a_packet_has_64_mib_and_a_kib_and_not_one_byte_more() {
+    let most: u32 = 64 * 1024 * 1024 + 1024;
+    let announced = |bytes: u32| [&b"\x01SPD\x0b"[..], &bytes.to_be_bytes()].concat();
+    assert_eq!(decode(&announced(most)), Ok(None));
+    assert_eq!(decode(&announced(most + 1)), Err(DraftError::TooLong { bytes: most + 1 }));
+}
+
 #[test]
 fn broken_replies_are_told() {
     let broken: [(&[u8], DraftError); 7] = [

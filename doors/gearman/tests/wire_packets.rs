@@ -443,6 +443,20 @@ fn packets_and_lines_have_limits() {
     assert_eq!(limits.input_bytes_max(), 22);
 }
 
+/// As `docs/limits.md` says: the longest payload, and room for the arguments before it.
+#[test]
+fn a_packet_has_64_mib_and_a_kib_and_not_one_byte_more() {
+    let most = 64 * 1024 * 1024 + 1024;
+    let mut input = req(16, &vec![b'x'; most]);
+    let echo = Decoder::new(Limits::default()).decode(&mut input).unwrap().unwrap();
+    let Incoming::Request(Request::Echo { data }) = echo else { panic!("no echo") };
+    assert_eq!(data.len(), most);
+    let mut header = BytesMut::from(&b"\0REQ\0\0\0\x10"[..]);
+    let bytes = u32::try_from(most + 1).unwrap();
+    header.extend_from_slice(&bytes.to_be_bytes());
+    assert_eq!(decode(&header), Err(WireError::PacketTooLong { bytes }));
+}
+
 #[test]
 fn error_packets_are_gearmands_own() {
     let known: [(ErrorReply, &[u8]); 9] = [

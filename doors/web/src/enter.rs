@@ -6,10 +6,10 @@ use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{Extensions, HeaderMap, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use spindle_access::{Denied, Login};
+use axum::response::Response;
+use spindle_access::Login;
 use spindle_engine::Peer;
-use spindle_http::{Answered, Code, Problem, THEME_COOKIE, Visitor, cookie_of};
+use spindle_http::{Answered, Code, Problem, THEME_COOKIE, Visitor, cookie_of, denied_anywhere};
 
 use crate::cookie;
 use crate::pages::job_table::Columns;
@@ -131,20 +131,11 @@ impl Visit {
 pub(crate) async fn enter(State(web): State<Web>, mut request: Request, next: Next) -> Response {
     let (visit, login) = Visit::read(&web, &request);
     if let Err(denied) = login.count() {
-        return too_fast(denied);
+        return denied_anywhere(denied);
     }
     request.extensions_mut().insert(Visitor(login));
     request.extensions_mut().insert(visit.clone());
     let mut response = next.run(request).await;
     visit.keep(response.headers_mut());
-    response
-}
-
-fn too_fast(denied: Denied) -> Response {
-    let mut response = Problem::from(denied).into_response();
-    if let Denied::TooFast(excess) = denied {
-        let seconds = excess.wait.as_secs() + u64::from(excess.wait.subsec_nanos() > 0);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    }
     response
 }

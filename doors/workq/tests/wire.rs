@@ -500,6 +500,18 @@ fn a_line_over_the_limit_closes_before_it_ends() {
     assert_eq!(decode_with(limits, &[b'x'; 32]).0, [Err(Reject::Close)]);
 }
 
+/// As `docs/limits.md` says.
+#[test]
+fn a_line_has_272_kib_and_not_one_byte_more() {
+    for (bytes, expected) in
+        [(272 * 1024, Ok(Request::InspectServer)), (272 * 1024 + 1, Err(Reject::Close))]
+    {
+        let spaces = " ".repeat(bytes - "inspect server\r\n".len());
+        let line = format!("inspect server{spaces}\r\n");
+        assert_eq!(decode(line.as_bytes()), [expected], "{bytes}");
+    }
+}
+
 #[test]
 fn a_lease_takes_as_many_long_names_as_the_engine_waits_for() {
     let name = "n".repeat(255);

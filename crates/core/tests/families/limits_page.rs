@@ -2,7 +2,9 @@
 
 use spindle_core::CONSTRAINTS_MAX;
 use spindle_core::batch::{BATCH_DEPTH_MAX, BATCH_JOBS_MAX, BATCH_NAME_BYTES_MAX, BATCHES_MAX};
+use spindle_core::consumer::CONSUMERS_MAX;
 use spindle_core::job::AFTER_MAX;
+use spindle_core::places::PLACED_MAX;
 use spindle_core::queue::{FAIR_KEY_BYTES_MAX, FAIR_WEIGHTS_MAX, QUEUE_NAME_BYTES_MAX};
 use spindle_core::schedule::{
     MADE_UP_MAX, SCHEDULE_NAME_BYTES_MAX, SCHEDULE_PAYLOAD_BYTES_MAX, SCHEDULES_BYTES_MAX,
@@ -33,6 +35,8 @@ fn the_page_of_limits_says_what_the_core_allows() {
             "payload of a schedule's job",
             vec![kib(SCHEDULE_PAYLOAD_BYTES_MAX), format!("{SCHEDULE_NAME_BYTES_MAX} bytes")],
         ),
+        ("queues that were [moved]", vec![shown(PLACED_MAX)]),
+        ("webhooks, and other programs", vec![shown(CONSUMERS_MAX)]),
         ("weights of a queue's keys", {
             vec![shown(FAIR_WEIGHTS_MAX), format!("{FAIR_KEY_BYTES_MAX} bytes")]
         }),

@@ -1,5 +1,6 @@
 //! Several doors' routes behind one guard.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,7 +11,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
-use spindle_http::{Answered, BodyLimits, Site, read_body};
+use spindle_access::Access;
+use spindle_engine::Peer;
+use spindle_http::{Answered, BodyLimits, Names, Site, read_body};
+use spindle_limits::RequestRates;
 use tower::ServiceExt;
 
 use crate::site;
@@ -65,6 +69,54 @@ async fn what_no_door_has_is_told_once_for_all() {
     assert!(body.contains("\"code\":\"method_not_allowed\""), "{body}");
     let (status, body) = shown(empty(Method::DELETE, "/job")).await;
     assert_eq!((status, body.as_str()), (405, "a form of its own"));
+}
+
+#[tokio::test]
+async fn requests_that_come_to_no_door_are_counted_as_any_other() {
+    let calm = || request(Method::GET, "/nowhere");
+    let evil = || Request::builder().uri("/job").header(header::HOST, "evil.example");
+    let foreign = || request(Method::POST, "/echo").header(header::ORIGIN, "https://evil.example");
+    let nowhere = || Router::new().fallback(async || StatusCode::IM_A_TEAPOT);
+    let asked: [(&dyn Fn() -> axum::http::request::Builder, u16); 4] =
+        [(&calm, 404), (&evil, 421), (&foreign, 403), (&|| request(Method::GET, "/echo"), 405)];
+    for (ask, expected) in asked {
+        for has_own_answer in [false, true] {
+            let rates = RequestRates::with_clock(None, Some(2), || Duration::ZERO).map(Arc::new);
+            let access = Access::open().with_rates(rates);
+            let routes = Router::new().route("/echo", post(echo));
+            let names = Names::new("127.0.0.1".parse().unwrap());
+            let mut site = Site::with(routes, names, access, None);
+            if has_own_answer {
+                site = site.with_fallback(nowhere());
+            }
+            let expected = if has_own_answer && expected == 404 { 418 } else { expected };
+            let mut statuses = Vec::new();
+            let mut retry_after = None;
+            for _ in 0..3 {
+                let peer = Peer::plain("192.0.2.1:5".parse().unwrap());
+                let asked = ask().extension(peer).body(Body::empty()).unwrap();
+                let response = site.clone().oneshot(asked).await.unwrap();
+                statuses.push(response.status().as_u16());
+                retry_after = response.headers().get(header::RETRY_AFTER).cloned();
+            }
+            assert_eq!(statuses, [expected, expected, 429]);
+            assert_eq!(retry_after.unwrap(), "1");
+        }
+    }
+}
+
+/// As `docs/limits.md` says.
+#[tokio::test]
+async fn a_body_has_16_mib_and_not_one_byte_more() {
+    for (bytes, fits) in [(16 << 20, true), ((16 << 20) + 1, false)] {
+        // Of a length that is not said beforehand.
+        let body = StreamBody::new(futures_util::stream::iter([Ok::<_, std::io::Error>(
+            http_body::Frame::data(Bytes::from(vec![b'x'; bytes])),
+        )]));
+        let request = request(Method::POST, "/echo").body(Body::new(body)).unwrap();
+        let read = read_body(request, BodyLimits::default()).await;
+        assert_eq!(read.map(|body| body.len()).ok(), fits.then_some(bytes));
+    }
 }
 
 #[tokio::test]

@@ -135,6 +135,19 @@ mod tests {
         assert_eq!(frames.next_message(), Err(FrameError::TooLong { message_bytes_max: 10 }));
     }
 
+    /// As `docs/limits.md` says.
+    #[test]
+    fn a_message_of_a_client_has_16_mib_and_not_one_byte_more() {
+        let message_bytes_max = crate::server::Limits::default().message_bytes_max;
+        let mut frames = Frames::new(message_bytes_max);
+        frames.input().resize(16 * 1024 * 1024, b'x');
+        assert_eq!(frames.next_message(), Ok(None));
+        frames.input().extend_from_slice(&[EOT]);
+        assert_eq!(frames.next_message().unwrap().unwrap().len(), 16 * 1024 * 1024);
+        frames.input().resize(16 * 1024 * 1024 + 1, b'x');
+        assert_eq!(frames.next_message(), Err(FrameError::TooLong { message_bytes_max }));
+    }
+
     #[test]
     fn a_web_page_that_posts_messages_is_a_stranger_however_it_is_cut() {
         let page = b"POST / HTTP/1.1\r\n\r\n\x04[0,{\"no\":1,\"type\":\"poll\"}]\x04";

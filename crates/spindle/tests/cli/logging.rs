@@ -1,13 +1,19 @@
 //! What the server says on standard error.
 
-use std::{io::Write, net::TcpStream};
+use std::{
+    io::Write,
+    net::TcpStream,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
-use spindle_testkit::{HttpRequest, SpindleServer};
+use spindle_testkit::{
+    Certificates, Collector, HookReceiver, HttpRequest, Program, Said, SpindleServer, TokensFile,
+};
 
 use crate::{
     fake_workq::{spindle, stderr},
-    serve::{Served, serve},
+    serve::{Served, data, serve},
 };
 
 const DOORS: [&str; 5] = ["--memory", "--workq", "127.0.0.1:0", "--http", "127.0.0.1:0"];
@@ -48,6 +54,64 @@ fn lines_of_json_have_the_documented_fields() {
     let rest = served.said.await_end();
     let last = rest.lines().map(read).next_back().unwrap();
     assert_eq!(last["fields"], json!({ "message": "stopped" }));
+}
+
+/// In the order in which the parts begin.
+#[test]
+fn a_start_has_one_line_for_each_part_that_has_begun() {
+    let (_folder, data) = data();
+    let certificates = Certificates::new();
+    let files = certificates.server();
+    let (cert, key) = (files.certificate.to_str().unwrap(), files.key.to_str().unwrap());
+    let tokens = TokensFile::of(&TokensFile::entry("sesame", "admin", "*", ""));
+    let password = TokensFile::of("a password, and a secret\n");
+    let (tokens, password) = (tokens.path(), password.path());
+    let (tokens, password) = (tokens.to_str().unwrap(), password.to_str().unwrap());
+    let (hook, collector) = (HookReceiver::start(|_, _| 204), Collector::start());
+    let (url, endpoint) = (&*hook.url, &*collector.endpoint());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    command.args(["serve", "--log-format", "json", "--data", &data]).args(&DOORS[1..]);
+    command.args(["--gearman", "127.0.0.1:0", "--jobd-master", "127.0.0.1:0"]);
+    command.args(["--tls-cert", cert, "--tls-key", key, "--http-tls", "required"]);
+    command.args(["--tokens", tokens, "--jobd-master-password-file", password, "--require-auth"]);
+    command.args([
+        "--webhook",
+        url,
+        "--webhook-secret-file",
+        password,
+        "--otlp-endpoint",
+        endpoint,
+    ]);
+    let mut program = Program::start(command.stderr(Stdio::piped()));
+    let said = Said::by(program.stderr.take().unwrap());
+    let mut lines = Vec::new();
+    let greeting = loop {
+        let mut fields = read(&said.next_line())["fields"].clone();
+        if fields["message"].as_str().unwrap().contains("workq on ") {
+            break fields;
+        }
+        if let Some(address) = fields.as_object_mut().unwrap().remove("address") {
+            assert!(address.as_str().unwrap().starts_with("127.0.0.1:"), "{address}");
+        }
+        lines.push(fields);
+    };
+    let door = |door: &str, tls: &str| json!({ "message": "a door is open", "door": door, "tls": tls, "asks_for_tokens": true });
+    let doors = "workq optional, gearman optional, http required, jobd-master optional";
+    let expected = [
+        json!({ "message": format!("TLS with {cert}: {doors}") }),
+        json!({ "message": "traces are exported", "collector": endpoint }),
+        json!({ "message": "opening the log", "folder": data }),
+        json!({ "message": "the tokens file was read", "file": tokens }),
+        json!({ "message": "a webhook is followed", "url": url.split('?').next() }),
+        door("workq", "optional"),
+        door("gearman", "optional"),
+        door("http", "required"),
+        json!({
+            "message": "a door is open", "door": "jobd-master", "tls": "optional",
+            "asks_for_password": true,
+        }),
+    ];
+    assert_eq!(lines, expected, "{greeting}");
 }
 
 #[test]

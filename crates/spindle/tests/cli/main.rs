@@ -8,11 +8,13 @@
 //! - `doctor`: what it finds
 //! - `formats`: folders that releases before this one made
 //! - `usage`: what it refuses, its settings, its completions
+//! - `command_lines`: what the log says of commands, and never of what they carry
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `connections`: limits on them, and floods
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
+//! - `limits`: that settings of limits reach what they limit
 //! - `logging`: what the server says
 //! - `logs`: what a job's workers write
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
@@ -43,6 +45,8 @@ mod batches;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod command_lines;
+#[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod cron;
@@ -60,6 +64,8 @@ mod fake_workq;
 mod formats;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod logging;
 #[cfg(test)]
