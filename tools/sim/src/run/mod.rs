@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_core::seat::Seat;
-use spindle_core::{JobId, Status};
+use spindle_core::{JobId, JobImage, Status};
 use spindle_engine::{Committed, Gate, Gated};
 use spindle_testkit::disk::Operation;
 
@@ -306,10 +306,12 @@ impl Run {
         let held = self.server.held();
         // The disk may have become full between two that went.
         let kept = if held.surplus { self.kept_by_engine() } else { BTreeSet::new() };
+        let mut steps_max = if held.due { self.steps_of_tick() } else { usize::MAX };
         self.change_many(|model, now_ms, mut versions| {
             loop {
-                if !held.due {
-                    model.happen_what_is_due(now_ms, versions.as_deref_mut());
+                model.happen_what_is_due(now_ms, steps_max, versions.as_deref_mut());
+                if held.due {
+                    steps_max = 0;
                 }
                 // Somebody may have waited for what went.
                 if !model.drop_surplus(|id| !kept.contains(&id)) {
@@ -317,6 +319,31 @@ impl Run {
                 }
             }
         })
+    }
+
+    /// How many steps of what is due the engine has taken before there was no room for the next one.
+    fn steps_of_tick(&self) -> usize {
+        let mut versions = vec![self.model.clone()];
+        let now_ms = self.server.now_ms();
+        self.model.clone().happen_what_is_due(now_ms, usize::MAX, Some(&mut versions));
+        self.server
+            .engine()
+            .inspect(|state| {
+                let is_as_before = |job: &JobImage| match state.image(JobId(job.id)) {
+                    Some(image) => image.revision == job.revision,
+                    None => job.status().is_finished() && state.status(JobId(job.id)).is_some(),
+                };
+                let is_taken = |step: &[Model]| {
+                    let [before, after] = step else { return false };
+                    before.jobs().any(|job| {
+                        let known = after.job(JobId(job.id)).map(|after| after.revision);
+                        known != Some(job.revision) && !is_as_before(job)
+                    })
+                };
+                // A step may change no job, but a batch.
+                versions.windows(2).collect::<Vec<_>>().into_iter().rposition(is_taken)
+            })
+            .map_or(0, |last| last + 1)
     }
 
     /// The jobs of the model that the engine has as well.
