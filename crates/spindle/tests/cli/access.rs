@@ -256,7 +256,7 @@ fn the_jobd_master_asks_for_its_password() {
     let guarded = ["--jobd-master-password-file", &password];
     let served = serve(&[&PORTS[..], &guarded].concat());
     let ask = |password: &str| {
-        let mut stream = std::net::TcpStream::connect(served.address_of("jobd-master")).unwrap();
+        let mut stream = TcpStream::connect(served.address_of("jobd-master")).unwrap();
         let request = json!([0, { "no": 1, "type": "status", "password": password }]);
         stream.write_all(format!("{request}\x04").as_bytes()).unwrap();
         let mut heard = Vec::new();
