@@ -137,14 +137,14 @@ impl Session<'_> {
     /// Spindle, and behind it its peers in this suite or the other program.
     fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
         let (door, jobs) = (suite.door, suite.jobs / self.divisor);
-        let security = suite.security;
+        let (security, flags) = (suite.security, suite.flags);
         let (load, with_http) = (suite.load, matches!(suite.load, Load::Drains { .. }));
         let of_ours = |program: &Path| {
             let program = program.to_owned();
             Ok::<_, anyhow::Error>(if with_http {
                 Server::SpindleDoors { program, gearman: free_address()?, http: free_address()? }
             } else {
-                Server::Spindle { program, door, security }
+                Server::Spindle { program, door, security, flags }
             })
         };
         let ours = of_ours(&self.spindle)?;
@@ -187,11 +187,13 @@ impl Session<'_> {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Offered,
+                flags: &[],
             },
             Peer::OpenSpindle => Server::Spindle {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Plain,
+                flags: &[],
             },
             Peer::EchoSynced => Server::EchoSynced,
             Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
@@ -206,6 +208,7 @@ impl Session<'_> {
             program: self.spindle.clone(),
             door: Door::Api,
             security: Security::Plain,
+            flags: &[],
         };
         let mut site = Site::open(&server, &self.args.dir)?;
         // Once requests of several connections are answered, all threads are there.
