@@ -189,7 +189,7 @@ impl Session<'_> {
                 security: Security::Offered,
                 flags: &[],
             },
-            Peer::OpenSpindle => Server::Spindle {
+            Peer::OpenSpindle | Peer::EarlyLeases => Server::Spindle {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Plain,

@@ -122,6 +122,8 @@ pub(crate) enum Peer {
     PlainSpindle,
     /// Spindle itself, which asks nobody who they are.
     OpenSpindle,
+    /// Spindle itself, whose leases do not wait for their record.
+    EarlyLeases,
     /// Spindle itself, with a thousand jobs waiting.
     FewWaiting,
     /// Spindle itself, with jobs whose order is that of their age.
@@ -147,7 +149,7 @@ pub(crate) enum Bound {
 }
 
 use Bound::{AtLeast, AtMost};
-use Figure::{PeakMemory, Rate, ServerCpu, StartTime, SubmitP99};
+use Figure::{LeaseP50, PeakMemory, Rate, ServerCpu, StartTime, SubmitP99};
 
 /// Jobs that wait at [`Peer::FewWaiting`].
 pub(crate) const FEW: u64 = 1_000;
@@ -176,6 +178,21 @@ const fn life_cycles(name: &'static str, connections: usize, gates: &'static [Ga
         jobs: 60_000,
         peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
         gates,
+    }
+}
+
+/// Life cycles in which a lease waits for its record, beside those in which it does not.
+const fn durable_leases(name: &'static str, connections: usize) -> Suite {
+    const GATES: &[Gate] = &[known(Peer::EarlyLeases, Rate), known(Peer::EarlyLeases, LeaseP50)];
+    Suite {
+        name,
+        door: Door::Workq,
+        security: Security::Plain,
+        flags: &["--durable-leases"],
+        load: Load::LifeCycles { connections },
+        jobs: 60_000,
+        peers: &[Peer::EarlyLeases],
+        gates: GATES,
     }
 }
 
@@ -304,6 +321,8 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[Peer::OpenSpindle],
         gates: &[of(Peer::OpenSpindle, Rate, AtLeast(0.98)), known(Peer::OpenSpindle, ServerCpu)],
     },
+    durable_leases("durable-leases-8", 8),
+    durable_leases("durable-leases-64", 64),
     idle("idle-10k", Door::Workq, Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
     idle("idle-tls-10k", Door::Workq, Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
     idle("idle-http-10k", Door::Api, Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
