@@ -34,6 +34,8 @@ pub(crate) struct Figures {
     pub(crate) outage: Option<Percentiles>,
     /// From the start of a new node to when it has all records.
     pub(crate) catch_up_s: Option<f64>,
+    /// From the start of a backup to its end.
+    pub(crate) backup_s: Option<f64>,
     /// The most memory the server ever had resident.
     pub(crate) resident_peak_mib: Option<f64>,
     /// From the start of its process to its first answer.
@@ -89,6 +91,7 @@ pub(crate) enum Figure {
     OutageP95,
     OutageMax,
     CatchUpTime,
+    BackupTime,
     PeakMemory,
     StartTime,
 }
@@ -113,6 +116,7 @@ impl Figure {
             Self::OutageP95 => run.outage.map(|outage| outage.p95_us / 1e6),
             Self::OutageMax => run.outage.map(|outage| outage.max_us / 1e6),
             Self::CatchUpTime => run.catch_up_s,
+            Self::BackupTime => run.backup_s,
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -137,6 +141,7 @@ impl Figure {
             Self::OutageP95 => ("p95 of the time without an answer", "s", 2),
             Self::OutageMax => ("longest time without an answer", "s", 2),
             Self::CatchUpTime => ("time until it has all records", "s", 2),
+            Self::BackupTime => ("time of a backup", "s", 2),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

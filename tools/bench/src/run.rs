@@ -67,6 +67,7 @@ pub(crate) fn once(
         Load::Idle => site.idle(jobs),
         Load::Floods
         | Load::Pages
+        | Load::Backups
         | Load::Schedules
         | Load::Nodes(_)
         | Load::Shards

@@ -79,6 +79,8 @@ pub(crate) enum Load {
     /// All jobs wait. Life cycles over 8 connections a side go on while every web page is read, and
     /// then beside open pages and without: see [`pages`](crate::pages).
     Pages,
+    /// All jobs wait, and are backed up beside a load: see [`backups`](crate::backups).
+    Backups,
     /// As many schedules as there are jobs wait, and fire beside life cycles: see
     /// [`schedules`](crate::schedules).
     Schedules,
@@ -396,6 +398,16 @@ pub(crate) const SUITES: &[Suite] = &[
         gates: &[],
     },
     Suite {
+        name: "backup-1m",
+        door: Door::Workq,
+        security: Security::Plain,
+        flags: &[],
+        load: Load::Backups,
+        jobs: 1_000_000,
+        peers: &[],
+        gates: &[],
+    },
+    Suite {
         name: "schedules-10k",
         door: Door::Workq,
         security: Security::Plain,
@@ -481,6 +493,9 @@ impl Suite {
                 "{jobs} waiting jobs and life cycles: web pages, and what open ones cost the life \
                  cycles"
             ),
+            Load::Backups => {
+                format!("{jobs} waiting jobs: what their backup costs the load beside it")
+            }
             Load::Schedules => format!(
                 "{jobs} schedules: what they cost while none is due, and how late they fire beside \
                  life cycles"
