@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use hyper::body::SizeHint;
 use spindle_budget::{Account, Budget, Budgets, FREE_BYTES, Holder, Kind};
 use tokio::sync::Notify;
 
@@ -18,6 +19,14 @@ struct Accounts {
     asked: Arc<Asked>,
     /// A request is being answered: what comes in is its body.
     serves: AtomicBool,
+    /// Requests that have come so far.
+    requests: AtomicU64,
+    /// The last answer goes on for as long as its handler likes.
+    streams: AtomicBool,
+    /// Something was written since all was sent.
+    writes: AtomicBool,
+    /// Something was to be read since this was last asked.
+    reads: AtomicBool,
 }
 
 impl Held {
@@ -25,13 +34,45 @@ impl Held {
         let asked = Arc::<Asked>::default();
         let open = |budget: &Budget| budget.open(Arc::clone(&asked) as Arc<dyn Holder>, 0);
         let (input, output) = (open(&budgets.input), open(&budgets.output));
-        Held(Arc::new(Accounts { input, output, asked, serves: AtomicBool::new(false) }))
+        let requests = AtomicU64::default();
+        let [serves, streams, writes, reads] = std::array::from_fn(|_| AtomicBool::default());
+        Held(Arc::new(Accounts { input, output, asked, serves, requests, streams, writes, reads }))
     }
 
-    /// A request begins, and what was received of it is its handler's, or it is answered.
-    pub fn serves(&self, serves: bool) {
-        self.0.serves.store(serves, Ordering::Relaxed);
+    /// A request begins, and what was received of it is its handler's.
+    pub fn serves(&self) {
+        self.0.serves.store(true, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
         self.receives(0);
+    }
+
+    /// A request is answered, with a body of about this size.
+    pub fn answers(&self, body: &SizeHint) {
+        self.0.streams.store(body.exact().is_none(), Ordering::Relaxed);
+        self.0.serves.store(false, Ordering::Relaxed);
+        self.receives(0);
+        self.0.output.add(usize::try_from(body.lower()).unwrap_or(usize::MAX));
+    }
+
+    /// How many requests have come.
+    pub fn requests(&self) -> u64 {
+        self.0.requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request is being answered, and all answers have left.
+    pub fn is_idle(&self) -> bool {
+        let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        !has(&self.0.serves) && !has(&self.0.streams) && !has(&self.0.writes)
+    }
+
+    /// The connection is asked for bytes.
+    pub fn is_read(&self) {
+        self.0.reads.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was, since the last call of this.
+    pub fn was_read(&self) -> bool {
+        self.0.reads.swap(false, Ordering::Relaxed)
     }
 
     /// Whether a request is being answered.
@@ -58,9 +99,9 @@ impl Held {
         Bytes::from_owner(Received { body, held: self })
     }
 
-    /// An answer of this many bytes is to be sent.
-    pub fn answers(&self, bytes: u64) {
-        self.0.output.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+    /// The socket is to take bytes.
+    pub fn writes(&self) {
+        self.0.writes.store(true, Ordering::Relaxed);
     }
 
     /// The socket has taken this many bytes.
@@ -70,6 +111,7 @@ impl Held {
 
     /// The socket has taken everything there was.
     pub fn sent_all(&self) {
+        self.0.writes.store(false, Ordering::Relaxed);
         self.0.output.set(0);
     }
 

@@ -28,6 +28,7 @@ mod mailbox;
 mod names;
 mod pass;
 mod problem;
+mod put_back;
 mod request;
 mod serving;
 mod site;

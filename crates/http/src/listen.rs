@@ -50,6 +50,8 @@ pub struct Limits {
     pub handshake_time: Duration,
     /// The longest head of a request.
     pub head_bytes_max: usize,
+    /// A connection on which nothing was asked for about this time gives its buffers back.
+    pub rest_time: Duration,
     /// A client that takes no byte of its answers for this time loses its connection.
     pub write_time: Duration,
 }
@@ -60,6 +62,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
+            rest_time: Duration::from_millis(250),
             write_time: Duration::from_secs(60),
         }
     }

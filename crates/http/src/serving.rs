@@ -1,19 +1,23 @@
 //! One serving thread: its runtime, its connections, and the loop that commits for them.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use axum::response::Response;
+use bytes::Bytes;
 use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::header::DATE;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::http1::{self, Parts};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioTimer;
 use spindle_budget::{Budgets, Kind};
 use spindle_engine::{Committer, Peer, TLS_REQUIRED, logs_commands};
 use spindle_limits::{DoorPlaces, Place};
@@ -25,13 +29,14 @@ use tokio::runtime::Runtime;
 use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::commit_loop::{CommitLoop, Member};
 use crate::date::date;
 use crate::head::head_bytes;
 use crate::held::Held;
 use crate::listen::Limits;
+use crate::put_back::PutBack;
 use crate::request::ConnectionNumber;
 use crate::site::Site;
 use crate::write_timeout::WriteTimeout;
@@ -176,7 +181,7 @@ impl Server {
                     if !was_failing {
                         tracing::warn!(%error, "http: cannot accept connections; trying again");
                     }
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -225,19 +230,19 @@ impl Server {
         });
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = ConnectionNumber(NEXT.fetch_add(1, Ordering::Relaxed));
-        let (site, member) = (self.site, Arc::new(member));
-        let committer = self.committer;
+        let (site, member) = (self.site.clone(), Arc::new(member));
+        let (committer, limits) = (Arc::clone(&self.committer), self.limits);
         let holds = held.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let mut service = service_fn(move |mut request: Request<Incoming>| {
             let (member, held) = (Arc::clone(&member), holds.clone());
             member.asks();
-            held.serves(true);
+            held.serves();
             request.extensions_mut().insert(client.clone());
             request.extensions_mut().insert(held.clone());
             if logs_commands() {
                 request.extensions_mut().insert(number);
             }
-            let fits = head_bytes(&request) <= self.limits.head_bytes_max;
+            let fits = head_bytes(&request) <= limits.head_bytes_max;
             let of_node = is_about_this_node(request.uri().path());
             let answer = if fits {
                 Ok(site.clone().answer(request))
@@ -245,7 +250,7 @@ impl Server {
                 Err(site.answer_long_head(&request))
             };
             let committer = Arc::clone(&committer);
-            async move {
+            Box::pin(async move {
                 let mut answer = match answer {
                     Ok(answer) => answer.await,
                     Err(refusal) => refusal,
@@ -257,39 +262,122 @@ impl Server {
                     answer.headers_mut().insert(DATE, date);
                 }
                 member.answered();
-                held.serves(false);
-                held.answers(answer.body().size_hint().lower());
+                held.answers(&answer.body().size_hint());
                 Ok::<_, Infallible>(answer)
-            }
+            })
         });
-        let connection = http1::Builder::new()
+        let mut stream = PutBack::new(stream, held.clone());
+        loop {
+            // In a box, which is gone while the connection rests.
+            let served = Box::pin(self.serve(stream, service, &held, address, &mut stages));
+            match served.await {
+                Ok(Some(rests)) => (stream, service) = rests,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("http: a connection broke off: {error}");
+                    break;
+                }
+            }
+            if !self.asks_again(&mut stream, &held, &mut stages).await {
+                // As hyper ends one between two requests. Whatever fails, it ends.
+                let _ = stream.stream().shutdown().await;
+                break;
+            }
+        }
+        drop(counted);
+    }
+
+    /// Serves a connection until it has ended, or until its client has asked for nothing for a while:
+    /// then it rests, as what is returned. hyper has two buffers of 8 KiB for each connection for as
+    /// long as it serves it, of which most connections of most servers need none most of the time.
+    async fn serve<V>(
+        &self,
+        stream: PutBack<Stream>,
+        service: V,
+        held: &Held,
+        address: SocketAddr,
+        stages: &mut watch::Receiver<Stage>,
+    ) -> hyper::Result<Option<(PutBack<Stream>, V)>>
+    where
+        V: Service<Request<Incoming>, Response = Response, Error = Infallible> + Unpin,
+        V::Future: Unpin,
+    {
+        let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .auto_date_header(false)
             .header_read_timeout(self.limits.head_time)
             .max_buf_size(self.limits.head_bytes_max)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        let ended = select! {
-            // The connection first: it is what wakes this task, and the others are asked only in
-            // passing.
-            biased;
-            ended = connection.as_mut() => ended,
-            () = reached(&mut stages, Stage::Stopping) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+            .serve_connection(stream, service);
+        let before = held.requests();
+        let mut pause = self.limits.rest_time;
+        loop {
+            let requests = held.requests();
+            select! {
+                // The connection first: it is what wakes this task, and the others are asked only
+                // in passing.
+                biased;
+                ended = &mut connection => return ended.map(|()| None),
+                () = reached(stages, Stage::Stopping) => {
+                    Pin::new(&mut connection).graceful_shutdown();
+                    return connection.await.map(|()| None);
+                }
+                kind = held.asked_to_go() => {
+                    tracing::debug!(%address, "http: closed the client with most {}", kind.name());
+                    Pin::new(&mut connection).graceful_shutdown();
+                    // A client that is sending a body gets an answer; one that reads nothing would
+                    // not read it.
+                    let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
+                    return timeout(time, connection).await.unwrap_or(Ok(())).map(|()| None);
+                }
+                () = sleep(pause) => {
+                    let asked = held.requests();
+                    // One that has asked for nothing yet has the time for a head, and no more.
+                    if asked == requests && asked > before && held.is_idle() {
+                        break;
+                    }
+                    // One that waits long for its answer is looked at seldom: there may be thousands.
+                    pause = if asked == requests {
+                        (2 * pause).min(LOOKS_MAX * self.limits.rest_time)
+                    } else {
+                        self.limits.rest_time
+                    };
+                }
             }
-            kind = held.asked_to_go() => {
-                tracing::debug!(%address, "http: closed the client with most {}", kind.name());
-                connection.as_mut().graceful_shutdown();
-                // A client that is sending a body gets an answer; one that reads nothing would not read it.
-                let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
-                timeout(time, connection).await.unwrap_or(Ok(()))
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!("http: a connection broke off: {error}");
         }
-        drop(counted);
+        // Between two requests hyper ends at once, and looks for nothing more. In any other case it
+        // ends when the request that is under way does, and so does the connection.
+        held.was_read();
+        Pin::new(&mut connection).graceful_shutdown();
+        let ended = poll_fn(|context| Poll::Ready(connection.poll_without_shutdown(context))).await;
+        match ended {
+            Poll::Ready(Ok(())) if !held.was_read() => {
+                let Parts { io, read_buf, service, .. } = connection.into_parts();
+                // All of a buffer would be kept for a part of it.
+                Ok(Some((io.with(Bytes::copy_from_slice(&read_buf)), service)))
+            }
+            Poll::Ready(ended) => ended.map(|()| None),
+            Poll::Pending => connection.await.map(|()| None),
+        }
+    }
+
+    /// Waits until the client of a connection that rests sends something, or ends. False if it is
+    /// time to close the connection.
+    async fn asks_again(
+        &self,
+        stream: &mut PutBack<Stream>,
+        held: &Held,
+        stages: &mut watch::Receiver<Stage>,
+    ) -> bool {
+        // It has been idle for about as long as it takes to rest.
+        let time = self.limits.head_time.saturating_sub(self.limits.rest_time);
+        if stream.has_bytes() {
+            return true;
+        }
+        select! {
+            readable = timeout(time, stream.stream().io().readable()) => readable.is_ok(),
+            () = reached(stages, Stage::Stopping) => false,
+            _ = held.asked_to_go() => false,
+        }
     }
 
     /// The stream to speak HTTP over, after the handshake if there is one. None if the client has
@@ -353,6 +441,9 @@ pub(crate) fn turn_away(mut stream: TcpStream) {
 const NO_PLACE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 42\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     the server has as many clients as it may.\n";
+
+/// The longest time between two looks whether a connection has come to rest, in times that it takes to rest.
+const LOOKS_MAX: u32 = 64;
 
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);

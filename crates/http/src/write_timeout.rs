@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::held::Held;
@@ -62,6 +63,13 @@ impl<S> WriteTimeout<S> {
     }
 }
 
+impl WriteTimeout<TcpStream> {
+    /// Waits until there may be something to read.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.stream.readable().await
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -86,6 +94,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.held.writes();
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.count(&wrote);
         self.or_timeout(context, wrote)
@@ -96,6 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.held.writes();
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.count(&wrote);
         self.or_timeout(context, wrote)

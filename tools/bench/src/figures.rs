@@ -34,6 +34,8 @@ pub(crate) struct Figures {
     pub(crate) outage: Option<Percentiles>,
     /// From the start of a new node to when it has all records.
     pub(crate) catch_up_s: Option<f64>,
+    /// From the start of a backup to its end.
+    pub(crate) backup_s: Option<f64>,
     /// The most memory the server ever had resident.
     pub(crate) resident_peak_mib: Option<f64>,
     /// From the start of its process to its first answer.
@@ -76,6 +78,7 @@ pub(crate) enum Figure {
     Rate,
     ServerCpu,
     SubmitP99,
+    LeaseP50,
     RequestP95,
     RequestP99,
     AnswerBytes,
@@ -88,6 +91,7 @@ pub(crate) enum Figure {
     OutageP95,
     OutageMax,
     CatchUpTime,
+    BackupTime,
     PeakMemory,
     StartTime,
 }
@@ -99,6 +103,7 @@ impl Figure {
             Self::Rate => run.rate_per_s,
             Self::ServerCpu => run.server_cpu_us_per_job,
             Self::SubmitP99 => run.submit.map(|submit| submit.p99_us),
+            Self::LeaseP50 => run.lease.map(|lease| lease.p50_us),
             Self::RequestP95 => run.request.map(|request| request.p95_us),
             Self::RequestP99 => run.request.map(|request| request.p99_us),
             Self::AnswerBytes => run.answer_bytes,
@@ -111,6 +116,7 @@ impl Figure {
             Self::OutageP95 => run.outage.map(|outage| outage.p95_us / 1e6),
             Self::OutageMax => run.outage.map(|outage| outage.max_us / 1e6),
             Self::CatchUpTime => run.catch_up_s,
+            Self::BackupTime => run.backup_s,
             Self::PeakMemory => run.resident_peak_mib,
             Self::StartTime => run.start_s,
         }
@@ -122,6 +128,7 @@ impl Figure {
             Self::Rate => ("rate", "/s", 0),
             Self::ServerCpu => ("server CPU per job", "us", 1),
             Self::SubmitP99 => ("p99 of submits", "us", 0),
+            Self::LeaseP50 => ("p50 of leases", "us", 0),
             Self::RequestP95 => ("p95 of requests", "us", 0),
             Self::RequestP99 => ("p99 of requests", "us", 0),
             Self::AnswerBytes => ("largest answer", "bytes", 0),
@@ -134,6 +141,7 @@ impl Figure {
             Self::OutageP95 => ("p95 of the time without an answer", "s", 2),
             Self::OutageMax => ("longest time without an answer", "s", 2),
             Self::CatchUpTime => ("time until it has all records", "s", 2),
+            Self::BackupTime => ("time of a backup", "s", 2),
             Self::PeakMemory => ("peak resident memory", "MiB", 1),
             Self::StartTime => ("start after a kill", "s", 2),
         }

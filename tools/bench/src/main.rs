@@ -9,9 +9,11 @@
 //! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
 //! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
 //! load, [`order`] submits jobs that wait for others or take turns, [`schedules`] has schedules fire
-//! beside a load, [`nodes`] kills leaders of a log that is shared, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
+//! beside a load, [`backups`] takes backups beside one, [`nodes`] kills leaders of a log that is
+//! shared, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
 //! connections, [`wire`] is the protocols as bytes.
 
+mod backups;
 mod cli;
 mod figures;
 mod http;

@@ -11,7 +11,7 @@ use crate::peer::sqlite;
 use crate::process;
 use crate::server::{Running, Server};
 use crate::suite::{Load, Order};
-use crate::wire::waiting_jobs;
+use crate::wire::{Wire, waiting_jobs};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -25,8 +25,11 @@ const WARM_UP_JOBS_MIN: u64 = 200;
 const SCRIPT_SHARE: u64 = 30;
 /// A run among waiting jobs has one job for so many of them.
 const WAITING_PER_JOB: u64 = 500;
-/// What a connection asks for before it idles.
-const IDLE_REQUEST: &[u8] = b"inspect server\r\n";
+/// What a connection of Workq asks for before it idles, and how the answer begins.
+const IDLE_WORKQ: (&[u8], &[u8]) = (b"inspect server\r\n", b"+OK");
+/// The same over HTTP.
+const IDLE_HTTP: (&[u8], &[u8]) =
+    (b"GET /api/v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 200");
 
 /// Measures a fresh server once. `half_load` is half the rate that the first server of the round
 /// took in closed loop, once it is known.
@@ -64,6 +67,7 @@ pub(crate) fn once(
         Load::Idle => site.idle(jobs),
         Load::Floods
         | Load::Pages
+        | Load::Backups
         | Load::Schedules
         | Load::Nodes(_)
         | Load::Shards
@@ -138,13 +142,19 @@ impl Site {
     /// Opens so many connections, asks for something on each, and leaves them open: the most that
     /// the server ever had resident meanwhile.
     fn idle(&mut self, connections: u64) -> Result<Figures> {
+        let (request, expected) = match self.running.wire() {
+            Wire::Workq => IDLE_WORKQ,
+            Wire::Api => IDLE_HTTP,
+            wire => bail!("nothing is asked for over {wire:?} before it idles"),
+        };
         let mut open = vec![];
         for _ in 0..connections {
             let mut socket = Socket::connect(&self.target)?;
-            socket.write_all(IDLE_REQUEST)?;
-            let mut answer = [0; 3];
+            socket.write_all(request)?;
+            let mut answer = vec![0; expected.len()];
             socket.read_exact(&mut answer)?;
-            ensure!(answer == *b"+OK", "a connection was answered {answer:?}");
+            let said = String::from_utf8_lossy(&answer);
+            ensure!(answer == expected, "a connection was answered {said:?}");
             open.push(socket);
         }
         let resident_peak_kib = process::resident_peak_kib(self.running.pid())?;

@@ -29,7 +29,7 @@ const API_ANSWER_BYTES: usize = 105;
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     /// Spindle with one door open; its answers are on disk.
-    Spindle { program: PathBuf, door: Door, security: Security },
+    Spindle { program: PathBuf, door: Door, security: Security, flags: &'static [&'static str] },
     /// Spindle with the doors of Workq (at its address), Gearman and HTTP open.
     SpindleDoors { program: PathBuf, gearman: SocketAddr, http: SocketAddr },
     /// beanstalkd, with a binlog synced on every write or in memory.
@@ -48,7 +48,9 @@ impl Server {
     /// What people call it, and when its acknowledgements are on disk.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Spindle { security: Security::Plain, .. } => "spindle --sync always".to_owned(),
+            Self::Spindle { security: Security::Plain, flags, .. } => {
+                [&["spindle", "--sync", "always"][..], flags].concat().join(" ")
+            }
             Self::Spindle { security: Security::Offered, .. } => "spindle, plain".to_owned(),
             Self::Spindle { security: Security::Used, .. } => "spindle, TLS".to_owned(),
             Self::Spindle { security: Security::Tokens, .. } => "spindle, tokens".to_owned(),
@@ -85,7 +87,7 @@ impl Server {
     fn command(&self, data: &Path, address: SocketAddr) -> Result<Command> {
         let port = address.port().to_string();
         Ok(match self {
-            Self::Spindle { program, door, security } => {
+            Self::Spindle { program, door, security, flags } => {
                 let mut command = Command::new(program);
                 command.args(["serve", "--sync", "always", "--data"]).arg(data);
                 let open = match door {
@@ -97,7 +99,7 @@ impl Server {
                     let listen = if flag == open { address.to_string() } else { "off".to_owned() };
                     command.arg(flag).arg(listen);
                 }
-                command.args(["--connections-max", "12000"]);
+                command.args(["--connections-max", "12000"]).args(*flags);
                 match security {
                     Security::Plain => {}
                     Security::Offered | Security::Used => {

@@ -1,5 +1,6 @@
 //! One session: the suites, their servers in turn, round by round, and whether the gates are met.
 
+use crate::backups::{self, Beside};
 use crate::cli::SuiteArgs;
 use crate::figures::{Figure, Figures};
 use crate::load::Plan;
@@ -15,6 +16,7 @@ use crate::suite::{AGAINST, Bound, Door, FEW, Gate, Load, Order, Peer, SUITES, S
 use crate::workers::{self, Feed, Language};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// With `--quick` a suite has one job for so many.
 const QUICK_DIVISOR: u64 = 100;
@@ -109,6 +111,7 @@ impl Session<'_> {
         match suite.load {
             Load::Floods => return self.flooded(suite),
             Load::Pages => return self.paged(suite),
+            Load::Backups => return self.backed_up(suite),
             Load::Schedules => return self.scheduled(suite),
             Load::Nodes(keeper) => return self.shared(suite, keeper),
             Load::Shards => return self.sharded(suite),
@@ -137,14 +140,14 @@ impl Session<'_> {
     /// Spindle, and behind it its peers in this suite or the other program.
     fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
         let (door, jobs) = (suite.door, suite.jobs / self.divisor);
-        let security = suite.security;
+        let (security, flags) = (suite.security, suite.flags);
         let (load, with_http) = (suite.load, matches!(suite.load, Load::Drains { .. }));
         let of_ours = |program: &Path| {
             let program = program.to_owned();
             Ok::<_, anyhow::Error>(if with_http {
                 Server::SpindleDoors { program, gearman: free_address()?, http: free_address()? }
             } else {
-                Server::Spindle { program, door, security }
+                Server::Spindle { program, door, security, flags }
             })
         };
         let ours = of_ours(&self.spindle)?;
@@ -187,11 +190,13 @@ impl Session<'_> {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Offered,
+                flags: &[],
             },
-            Peer::OpenSpindle => Server::Spindle {
+            Peer::OpenSpindle | Peer::EarlyLeases => Server::Spindle {
                 program: self.spindle.clone(),
                 door: Door::Workq,
                 security: Security::Plain,
+                flags: &[],
             },
             Peer::EchoSynced => Server::EchoSynced,
             Peer::BareAxum => Server::BareAxum { threads: self.http_threads()? },
@@ -206,6 +211,7 @@ impl Session<'_> {
             program: self.spindle.clone(),
             door: Door::Api,
             security: Security::Plain,
+            flags: &[],
         };
         let mut site = Site::open(&server, &self.args.dir)?;
         // Once requests of several connections are answered, all threads are there.
@@ -390,6 +396,45 @@ impl Session<'_> {
             judgements.extend(Judgement::of(&name, Figure::Rate, series, Some(nobody), wanted));
         }
         Ok((vec![read, open], judgements))
+    }
+
+    /// Each load beside a backup and without one, for as long, each round on a fresh server. Which of
+    /// them is first changes with the round, because the server's log grows meanwhile.
+    fn backed_up(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
+        ensure!(self.args.against.is_none(), "backups are taken of one program at a time");
+        let (dir, jobs) = (&self.args.dir, suite.jobs / self.divisor);
+        require_room(dir, jobs * DISK_BYTES_PER_JOB * backups::COPIES, suite.name)?;
+        let (mut scenarios, mut judgements) = (vec![], vec![]);
+        for beside in Beside::ALL {
+            let mut scenario = self.scenario(suite, Some(beside.title()), &[]);
+            for server in ["a backup beside it", "no backup"] {
+                scenario.series.push(Series { server: server.to_owned(), runs: vec![] });
+            }
+            let mut time = Duration::ZERO;
+            for round in 1..=self.runs {
+                let mut site = backups::Site::open(&self.spindle, dir, beside, jobs)?;
+                let order = if round % 2 == 1 { [0, 1] } else { [1, 0] };
+                for at in order {
+                    if !self.args.quick {
+                        self.machine.settle(dir)?;
+                    }
+                    let figures = if at == 0 { site.back_up()? } else { site.rest(time)? };
+                    time = figures.backup_s.map_or(time, Duration::from_secs_f64);
+                    let series = &mut scenario.series[at];
+                    self.progress(suite, round, &series.server, &figures);
+                    series.runs.push(figures);
+                }
+                if round == self.runs {
+                    site.restore().context("the last backup")?;
+                }
+            }
+            let (name, with, without) = (&scenario.name, &scenario.series[0], &scenario.series[1]);
+            let bound = Some(backups::RATE_MIN).filter(|_| !self.args.quick);
+            judgements.extend(Judgement::of(name, Figure::Rate, with, Some(without), bound));
+            judgements.extend(Judgement::of(name, Figure::BackupTime, with, None, None));
+            scenarios.push(scenario);
+        }
+        Ok((scenarios, judgements))
     }
 
     /// What schedules cost an idle server, and how late they fire, each round on a fresh server.

@@ -19,6 +19,8 @@ pub(crate) struct Suite {
     pub(crate) door: Door,
     /// Whether that is over TLS.
     pub(crate) security: Security,
+    /// What Spindle is told besides what it is told in every suite.
+    pub(crate) flags: &'static [&'static str],
     /// What is done.
     pub(crate) load: Load,
     /// With how many jobs a run.
@@ -77,6 +79,8 @@ pub(crate) enum Load {
     /// All jobs wait. Life cycles over 8 connections a side go on while every web page is read, and
     /// then beside open pages and without: see [`pages`](crate::pages).
     Pages,
+    /// All jobs wait, and are backed up beside a load: see [`backups`](crate::backups).
+    Backups,
     /// As many schedules as there are jobs wait, and fire beside life cycles: see
     /// [`schedules`](crate::schedules).
     Schedules,
@@ -120,6 +124,8 @@ pub(crate) enum Peer {
     PlainSpindle,
     /// Spindle itself, which asks nobody who they are.
     OpenSpindle,
+    /// Spindle itself, whose leases do not wait for their record.
+    EarlyLeases,
     /// Spindle itself, with a thousand jobs waiting.
     FewWaiting,
     /// Spindle itself, with jobs whose order is that of their age.
@@ -145,7 +151,7 @@ pub(crate) enum Bound {
 }
 
 use Bound::{AtLeast, AtMost};
-use Figure::{PeakMemory, Rate, ServerCpu, StartTime, SubmitP99};
+use Figure::{LeaseP50, PeakMemory, Rate, ServerCpu, StartTime, SubmitP99};
 
 /// Jobs that wait at [`Peer::FewWaiting`].
 pub(crate) const FEW: u64 = 1_000;
@@ -169,10 +175,26 @@ const fn life_cycles(name: &'static str, connections: usize, gates: &'static [Ga
         name,
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::LifeCycles { connections },
         jobs: 60_000,
         peers: &[Peer::Beanstalkd, Peer::BeanstalkdSynced],
         gates,
+    }
+}
+
+/// Life cycles in which a lease waits for its record, beside those in which it does not.
+const fn durable_leases(name: &'static str, connections: usize) -> Suite {
+    const GATES: &[Gate] = &[known(Peer::EarlyLeases, Rate), known(Peer::EarlyLeases, LeaseP50)];
+    Suite {
+        name,
+        door: Door::Workq,
+        security: Security::Plain,
+        flags: &["--durable-leases"],
+        load: Load::LifeCycles { connections },
+        jobs: 60_000,
+        peers: &[Peer::EarlyLeases],
+        gates: GATES,
     }
 }
 
@@ -188,6 +210,7 @@ const fn workq_submits(
         name,
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::Submits { connections, depth },
         jobs,
         peers: &[Peer::EchoSynced],
@@ -201,6 +224,7 @@ const fn api_submits(name: &'static str, connections: usize, gates: &'static [Ga
         name,
         door: Door::Api,
         security: Security::Plain,
+        flags: &[],
         load: Load::Submits { connections, depth: 1 },
         jobs: 60_000,
         peers: &[Peer::BareAxum],
@@ -214,6 +238,7 @@ const fn floods(name: &'static str, door: Door) -> Suite {
         name,
         door,
         security: Security::Plain,
+        flags: &[],
         load: Load::Floods,
         jobs: 200_000,
         peers: &[],
@@ -224,30 +249,34 @@ const fn floods(name: &'static str, door: Door) -> Suite {
 /// Jobs that wait are done, beside jobs of which the oldest is next.
 const fn drains(name: &'static str, load: Load, jobs: u64, gates: &'static [Gate]) -> Suite {
     let (door, security) = (Door::Workq, Security::Plain);
-    Suite { name, door, security, load, jobs, peers: &[Peer::ByAge], gates }
+    Suite { name, door, security, flags: &[], load, jobs, peers: &[Peer::ByAge], gates }
 }
 
-/// Connections that idle.
-const fn idle(name: &'static str, security: Security, gates: &'static [Gate]) -> Suite {
-    Suite { name, door: Door::Workq, security, load: Load::Idle, jobs: 10_000, peers: &[], gates }
+/// Connections that idle. Those of HTTP last as long as the suite does.
+const fn idle(name: &'static str, door: Door, security: Security, gates: &'static [Gate]) -> Suite {
+    let flags: &[_] = match door {
+        Door::Api => &["--http-idle-timeout", "1h"],
+        _ => &[],
+    };
+    Suite { name, door, security, flags, load: Load::Idle, jobs: 10_000, peers: &[], gates }
 }
 
 /// Workers of our client library; what they are compared with stands in [`workers`](crate::workers).
 const fn workers(name: &'static str, language: Language) -> Suite {
     let (door, security, load) = (Door::Api, Security::Plain, Load::Workers(language));
-    Suite { name, door, security, load, jobs: 10_000, peers: &[], gates: &[] }
+    Suite { name, door, security, flags: &[], load, jobs: 10_000, peers: &[], gates: &[] }
 }
 
 /// Nodes that share a log; what is wanted of them stands in [`nodes`].
 const fn shared(name: &'static str, keeper: Keeper) -> Suite {
     let (door, security, load) = (Door::Workq, Security::Plain, Load::Nodes(keeper));
-    Suite { name, door, security, load, jobs: 60_000, peers: &[], gates: &[] }
+    Suite { name, door, security, flags: &[], load, jobs: 60_000, peers: &[], gates: &[] }
 }
 
 /// Queues on several logs.
 const fn sharded(name: &'static str) -> Suite {
     let (door, security, load) = (Door::Workq, Security::Plain, Load::Shards);
-    Suite { name, door, security, load, jobs: 4_000, peers: &[], gates: &[] }
+    Suite { name, door, security, flags: &[], load, jobs: 4_000, peers: &[], gates: &[] }
 }
 
 /// All suites, in the order they run.
@@ -278,6 +307,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "tls-submit-64",
         door: Door::Workq,
         security: Security::Used,
+        flags: &[],
         load: Load::Submits { connections: 64, depth: 1 },
         jobs: 120_000,
         peers: &[Peer::PlainSpindle],
@@ -287,17 +317,23 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "token-lifecycle-8",
         door: Door::Workq,
         security: Security::Tokens,
+        flags: &[],
         load: Load::LifeCycles { connections: 8 },
         jobs: 60_000,
         peers: &[Peer::OpenSpindle],
         gates: &[of(Peer::OpenSpindle, Rate, AtLeast(0.98)), known(Peer::OpenSpindle, ServerCpu)],
     },
-    idle("idle-10k", Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
-    idle("idle-tls-10k", Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
+    durable_leases("durable-leases-8", 8),
+    durable_leases("durable-leases-64", 64),
+    idle("idle-10k", Door::Workq, Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
+    idle("idle-tls-10k", Door::Workq, Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
+    idle("idle-http-10k", Door::Api, Security::Plain, &[alone(PeakMemory, AtMost(120.0))]),
+    idle("idle-http-tls-10k", Door::Api, Security::Used, &[alone(PeakMemory, AtMost(350.0))]),
     Suite {
         name: "half-load-64",
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::OpenLoop { connections: 64 },
         jobs: 120_000,
         peers: &[Peer::EchoSynced],
@@ -307,6 +343,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "gearman-submit-8",
         door: Door::Gearman,
         security: Security::Plain,
+        flags: &[],
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 120_000,
         peers: &[Peer::Gearmand],
@@ -316,6 +353,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "gearman-lifecycle-8",
         door: Door::Gearman,
         security: Security::Plain,
+        flags: &[],
         load: Load::LifeCycles { connections: 8 },
         jobs: 60_000,
         peers: &[Peer::Gearmand],
@@ -327,6 +365,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "jobq-create-8",
         door: Door::Jobq,
         security: Security::Plain,
+        flags: &[],
         load: Load::Submits { connections: 8, depth: 1 },
         jobs: 20_000,
         peers: &[Peer::PythonSqlite],
@@ -352,7 +391,18 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "pages-1m",
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::Pages,
+        jobs: 1_000_000,
+        peers: &[],
+        gates: &[],
+    },
+    Suite {
+        name: "backup-1m",
+        door: Door::Workq,
+        security: Security::Plain,
+        flags: &[],
+        load: Load::Backups,
         jobs: 1_000_000,
         peers: &[],
         gates: &[],
@@ -361,6 +411,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "schedules-10k",
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::Schedules,
         jobs: 10_000,
         peers: &[],
@@ -375,6 +426,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "waiting-1m",
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::Waiting,
         jobs: 1_000_000,
         peers: &[],
@@ -384,6 +436,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "waiting-10m",
         door: Door::Workq,
         security: Security::Plain,
+        flags: &[],
         load: Load::WaitingBesideFew,
         jobs: 10_000_000,
         peers: &[Peer::FewWaiting],
@@ -440,6 +493,9 @@ impl Suite {
                 "{jobs} waiting jobs and life cycles: web pages, and what open ones cost the life \
                  cycles"
             ),
+            Load::Backups => {
+                format!("{jobs} waiting jobs: what their backup costs the load beside it")
+            }
             Load::Schedules => format!(
                 "{jobs} schedules: what they cost while none is due, and how late they fire beside \
                  life cycles"

@@ -297,7 +297,8 @@ fn lag(
 /// The same life cycles on a server with a log of its own.
 pub(crate) fn cycle_alone(program: &Path, dir: &Path, count: u64) -> Result<Figures> {
     let program = program.to_owned();
-    let server = Server::Spindle { program, door: Door::Workq, security: Security::Plain };
+    let server =
+        Server::Spindle { program, door: Door::Workq, security: Security::Plain, flags: &[] };
     let load = Load::LifeCycles { connections: CONNECTIONS };
     run::once(&server, load, count, &mut None, dir)
 }

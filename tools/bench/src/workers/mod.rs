@@ -111,7 +111,7 @@ impl<'a> Site<'a> {
     fn start(&self, backend: Backend) -> Result<Started> {
         if backend == Backend::Spindle {
             let (program, door) = (self.spindle.to_owned(), Door::Api);
-            let server = Server::Spindle { program, door, security: Security::Plain };
+            let server = Server::Spindle { program, door, security: Security::Plain, flags: &[] };
             return Ok(Started::Spindle(server.start(self.dir)?));
         }
         let redis = |data: &Path, address: SocketAddr| {

@@ -9,6 +9,18 @@ use spindle_core::{JobImage, Status};
 use super::Model;
 
 impl Model {
+    /// Everything that is due by now happens, and what is kept too many goes.
+    pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
+        let held = std::mem::replace(&mut self.holds_expiry, hold_expiry);
+        loop {
+            self.happen_what_is_due(now_ms, usize::MAX, None);
+            if !self.drop_surplus(|_| true) {
+                break;
+            }
+        }
+        self.holds_expiry = held;
+    }
+
     /// Everything that is due by now happens, earliest first, in the steps of the core: at most so many of them. Jobs
     /// due at the same instant share their place in the order: any of them may go first. Dependents of what has ended
     /// are settled before anything goes. What ends because of that may go at once: `between` gets how it stands
