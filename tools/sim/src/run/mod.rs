@@ -309,7 +309,9 @@ impl Run {
         let mut steps_max = if held.due { self.steps_of_tick() } else { usize::MAX };
         self.change_many(|model, now_ms, mut versions| {
             loop {
-                model.happen_what_is_due(now_ms, steps_max, versions.as_deref_mut());
+                if steps_max > 0 {
+                    model.happen_what_is_due(now_ms, steps_max, versions.as_deref_mut());
+                }
                 if held.due {
                     steps_max = 0;
                 }
