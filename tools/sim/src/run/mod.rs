@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_core::seat::Seat;
-use spindle_core::{JobId, JobImage, Status};
+use spindle_core::{JobId, Status};
 use spindle_engine::{Committed, Gate, Gated};
 use spindle_testkit::disk::Operation;
 
@@ -331,15 +331,17 @@ impl Run {
         self.server
             .engine()
             .inspect(|state| {
-                let is_as_before = |job: &JobImage| match state.image(JobId(job.id)) {
-                    Some(image) => image.revision == job.revision,
-                    None => job.status().is_finished() && state.status(JobId(job.id)).is_some(),
-                };
+                // Jobs of clients that have gone are forgotten by the engine first: they prove nothing.
                 let is_taken = |step: &[Model]| {
                     let [before, after] = step else { return false };
-                    before.jobs().any(|job| {
-                        let known = after.job(JobId(job.id)).map(|after| after.revision);
-                        known != Some(job.revision) && !is_as_before(job)
+                    before.jobs().filter(|job| !job.foreground).any(|job| {
+                        let id = JobId(job.id);
+                        match (after.job(id), state.image(id)) {
+                            (Some(after), _) if after.revision == job.revision => false,
+                            (Some(_), Some(image)) => image.revision > job.revision,
+                            (Some(_), None) => state.status(id).is_some(),
+                            (None, _) => state.status(id).is_none(),
+                        }
                     })
                 };
                 // A step may change no job, but a batch.
