@@ -62,7 +62,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
-            rest_time: Duration::from_millis(250),
+            rest_time: Duration::from_millis(100),
             write_time: Duration::from_secs(60),
         }
     }

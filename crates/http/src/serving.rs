@@ -308,10 +308,9 @@ impl Server {
             .header_read_timeout(self.limits.head_time)
             .max_buf_size(self.limits.head_bytes_max)
             .serve_connection(stream, service);
-        let before = held.requests();
-        let mut pause = self.limits.rest_time;
+        let first = held.requests();
+        let (mut requests, mut pause, mut may_rest) = (first, self.limits.rest_time, true);
         loop {
-            let requests = held.requests();
             select! {
                 // The connection first: it is what wakes this task, and the others are asked only
                 // in passing.
@@ -329,34 +328,33 @@ impl Server {
                     let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
                     return timeout(time, connection).await.unwrap_or(Ok(())).map(|()| None);
                 }
-                () = sleep(pause) => {
-                    let asked = held.requests();
-                    // One that has asked for nothing yet has the time for a head, and no more.
-                    if asked == requests && asked > before && held.is_idle() {
-                        break;
-                    }
-                    // One that waits long for its answer is looked at seldom: there may be thousands.
-                    pause = if asked == requests {
-                        (2 * pause).min(LOOKS_MAX * self.limits.rest_time)
-                    } else {
-                        self.limits.rest_time
-                    };
+                () = sleep(pause), if may_rest => {}
+            }
+            let asked = held.requests();
+            if asked != std::mem::replace(&mut requests, asked) {
+                pause = self.limits.rest_time;
+                continue;
+            }
+            // One that has asked for nothing yet has the time for a head, and no more. It is looked at
+            // less and less often, as one whose answer goes on.
+            pause = pause.saturating_mul(2);
+            if asked == first || !held.is_idle() {
+                continue;
+            }
+            // Between two requests hyper ends at once, and looks for nothing more. In any other case
+            // it ends when the request that is under way does, and so does the connection.
+            held.was_read();
+            Pin::new(&mut connection).graceful_shutdown();
+            let ended = poll_fn(|context| Poll::Ready(connection.poll_without_shutdown(context)));
+            match ended.await {
+                Poll::Ready(Ok(())) if !held.was_read() => {
+                    let Parts { io, read_buf, service, .. } = connection.into_parts();
+                    // All of a buffer would be kept for a part of it.
+                    return Ok(Some((io.with(Bytes::copy_from_slice(&read_buf)), service)));
                 }
+                Poll::Ready(ended) => return ended.map(|()| None),
+                Poll::Pending => may_rest = false,
             }
-        }
-        // Between two requests hyper ends at once, and looks for nothing more. In any other case it
-        // ends when the request that is under way does, and so does the connection.
-        held.was_read();
-        Pin::new(&mut connection).graceful_shutdown();
-        let ended = poll_fn(|context| Poll::Ready(connection.poll_without_shutdown(context))).await;
-        match ended {
-            Poll::Ready(Ok(())) if !held.was_read() => {
-                let Parts { io, read_buf, service, .. } = connection.into_parts();
-                // All of a buffer would be kept for a part of it.
-                Ok(Some((io.with(Bytes::copy_from_slice(&read_buf)), service)))
-            }
-            Poll::Ready(ended) => ended.map(|()| None),
-            Poll::Pending => connection.await.map(|()| None),
         }
     }
 
@@ -441,9 +439,6 @@ pub(crate) fn turn_away(mut stream: TcpStream) {
 const NO_PLACE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 42\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     the server has as many clients as it may.\n";
-
-/// The longest time between two looks whether a connection has come to rest, in times that it takes to rest.
-const LOOKS_MAX: u32 = 64;
 
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
