@@ -89,6 +89,8 @@ pub struct History {
     /// The change in which each batch ended last, or went.
     batches_ended: BTreeMap<u64, u64>,
     answers: Vec<Answered>,
+    /// Where the log ended when its beginning was dropped last: what stood there had been written again by then.
+    trimmed_at: u64,
 }
 
 impl History {
@@ -101,7 +103,13 @@ impl History {
             born: BTreeMap::new(),
             batches_ended: BTreeMap::new(),
             answers: Vec::new(),
+            trimmed_at: 0,
         }
+    }
+
+    /// The log has dropped its beginning, and ends at `tail`.
+    pub fn trimmed(&mut self, tail: u64) {
+        self.trimmed_at = tail;
     }
 
     /// A change, or none: all of it stands below `tail`. `versions` is what a change of many jobs went through.
@@ -231,9 +239,10 @@ impl History {
         }
     }
 
-    /// What stood below a position, if that is known still.
+    /// What stands below a position, if that is known still. Not of one where the log ended before its last trim:
+    /// something that was there then may stand behind it now, and no more below.
     pub fn at(&self, position: u64) -> Option<Survived> {
-        self.survived(0, position).ok()
+        self.survived(0, position).ok().filter(|_| position >= self.trimmed_at)
     }
 
     /// Begins anew from a state that is durable below `tail`.

@@ -480,6 +480,7 @@ impl Run {
                 self.counts.trims += trims - self.seen_trims;
                 self.counts.full_trims += if full { trims - self.seen_trims } else { 0 };
                 self.seen_trims = trims;
+                self.history.trimmed(self.server.tail());
                 if self.rng.random_ratio(1, 4) {
                     return self.crash();
                 }
