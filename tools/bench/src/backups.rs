@@ -43,8 +43,8 @@ impl Beside {
     /// For people.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::LifeCycles => "life cycles through Workq, 8 producers and 8 workers",
-            Self::Submits => "submits to the API, 8 connections",
+            Self::LifeCycles => "life cycles",
+            Self::Submits => "submits to the API",
         }
     }
 }
@@ -83,6 +83,7 @@ impl<'a> Site<'a> {
         let backup = empty_folder(dir)?;
         let mut site =
             Self { program, dir, beside, life, http, waiting, count, submits, submitted, backup };
+        site.account(site.life.target().address)?;
         site.play()?;
         Ok(site)
     }

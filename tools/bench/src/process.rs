@@ -1,28 +1,18 @@
-//! What a server process costs, read from `/proc`.
+//! What a server process costs, as the kernel counts it.
 
 use anyhow::{Context, Result, ensure};
-use nix::unistd::{SysconfVar, sysconf};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
-/// User and system time that process `pid` has used, all its threads together.
+/// User and system time that process `pid` has used, all its threads together, to the nanosecond:
+/// `/proc` says it in hundredths of a second, of which a short run has few.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let ticks = ticks_used(&stat).with_context(|| format!("{path} has no CPU times"))?;
-    let per_second = sysconf(SysconfVar::CLK_TCK)?.context("the system has no clock ticks")?;
-    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
-}
-
-/// What the threads of process `pid` have used so far, to the nanosecond; those that have ended do
-/// not count.
-pub(crate) fn cpu_time_of_threads(pid: u32) -> Result<Duration> {
-    let mut used = Duration::ZERO;
-    for stat in of_threads(pid, "schedstat")? {
-        let nanoseconds = stat.split_ascii_whitespace().next().and_then(|text| text.parse().ok());
-        used += Duration::from_nanos(nanoseconds.context("a thread has no CPU time")?);
-    }
-    Ok(used)
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid)?))
+        .and_then(|clock| clock.now())
+        .with_context(|| format!("process {pid} has no CPU time"))?;
+    Ok(clock.into())
 }
 
 /// A file of each thread of process `pid`. One that ends meanwhile has none.
@@ -34,16 +24,6 @@ fn of_threads(pid: u32, file: &str) -> Result<Vec<String>> {
     }
     ensure!(!files.is_empty(), "no thread of {path} has {file}");
     Ok(files)
-}
-
-/// utime + stime: the 14th and 15th field. The 2nd is a name that may contain anything, so
-/// fields are counted from its closing parenthesis.
-fn ticks_used(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
 }
 
 /// The most memory that process `pid` ever had resident, in KiB as the kernel counts it.
@@ -69,13 +49,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_spaces_and_parentheses_does_not_shift_the_times() {
-        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20";
-        assert_eq!(ticks_used(stat), Some(154));
-        assert_eq!(ticks_used("7 (cut"), None);
-    }
-
-    #[test]
     fn memory_is_read_in_kib() {
         let status = "Name:\tx\nVmHWM:\t    4096 kB\nVmRSS:\t     512 kB\n";
         assert_eq!(kib_of(status, "VmHWM:"), Some(4096));
@@ -87,8 +60,14 @@ mod tests {
     fn this_process_can_be_read() {
         let pid = std::process::id();
         assert!(resident_peak_kib(pid).unwrap() > 0);
-        cpu_time(pid).unwrap();
-        assert!(cpu_time_of_threads(pid).unwrap() > Duration::ZERO);
+        let before = cpu_time(pid).unwrap();
+        std::thread::spawn(|| vec![1_u8; 1 << 20].iter().map(|byte| u32::from(*byte)).sum::<u32>())
+            .join()
+            .unwrap();
+        // What a thread used that has ended counts, too.
+        assert!(cpu_time(pid).unwrap() > before);
+        // Linux gives no process a number above 4,194,304.
+        cpu_time(4_194_305).unwrap_err();
     }
 
     #[test]

@@ -25,6 +25,8 @@ const WARM_UP_JOBS_MIN: u64 = 200;
 const SCRIPT_SHARE: u64 = 30;
 /// A run among waiting jobs has one job for so many of them.
 const WAITING_PER_JOB: u64 = 500;
+/// A run in turns has so many.
+pub(crate) const TURNS: u64 = 10;
 /// What a connection of Workq asks for before it idles, and how the answer begins.
 const IDLE_WORKQ: (&[u8], &[u8]) = (b"inspect server\r\n", b"+OK");
 /// The same over HTTP.
@@ -44,7 +46,7 @@ pub(crate) fn once(
         return sqlite::creates(python, dir, jobs / SCRIPT_SHARE);
     }
     let mut site = Site::open(server, dir)?;
-    let warm_up = (jobs / 20).max(WARM_UP_JOBS_MIN);
+    let warm_up = warm_up(jobs);
     match load {
         Load::LifeCycles { connections } => {
             site.play(Plan::life_cycles(warm_up, connections))?;
@@ -65,7 +67,8 @@ pub(crate) fn once(
             site.play(Plan::drains(jobs, connections))
         }
         Load::Idle => site.idle(jobs),
-        Load::Floods
+        Load::LifeCyclesInTurns { .. }
+        | Load::Floods
         | Load::Pages
         | Load::Backups
         | Load::Schedules
@@ -79,6 +82,11 @@ pub(crate) fn once(
             Ok(Figures { start_s: site.restart()?.start_s, ..filled })
         }
     }
+}
+
+/// Jobs that a server gets before so many are counted.
+pub(crate) fn warm_up(jobs: u64) -> u64 {
+    (jobs / 20).max(WARM_UP_JOBS_MIN)
 }
 
 /// What is done while so many jobs wait, of which there are as many afterwards.
@@ -120,9 +128,9 @@ impl Site {
         process::threads_named(self.running.pid(), start)
     }
 
-    /// What the server's threads have used so far.
-    pub(crate) fn cpu_time_of_threads(&self) -> Result<Duration> {
-        process::cpu_time_of_threads(self.running.pid())
+    /// What the server has used so far.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        process::cpu_time(self.running.pid())
     }
 
     /// Lets so many jobs wait.

@@ -86,9 +86,9 @@ impl Site {
 
     /// What the server uses while nothing happens.
     pub(crate) fn idle(&self, time: Duration) -> Result<Figures> {
-        let (began, before) = (Instant::now(), self.life.cpu_time_of_threads()?);
+        let (began, before) = (Instant::now(), self.life.cpu_time()?);
         thread::sleep(time);
-        let used = self.life.cpu_time_of_threads()?.saturating_sub(before);
+        let used = self.life.cpu_time()?.saturating_sub(before);
         let idle_cpu_us_per_s = used.as_secs_f64() * 1e6 / began.elapsed().as_secs_f64();
         Ok(Figures { idle_cpu_us_per_s: Some(idle_cpu_us_per_s), ..Figures::default() })
     }

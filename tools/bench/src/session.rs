@@ -123,6 +123,9 @@ impl Session<'_> {
         require_room(&self.args.dir, jobs * DISK_BYTES_PER_JOB, suite.name)?;
         let scenarios = match suite.load {
             Load::WaitingBesideFew => self.take_turns_waiting(suite, &contestants)?,
+            Load::LifeCyclesInTurns { connections } => {
+                vec![self.take_short_turns(suite, &contestants, connections)?]
+            }
             _ => vec![self.take_turns(suite, &contestants)?],
         };
         let mut judgements = vec![];
@@ -255,6 +258,40 @@ impl Session<'_> {
                     .with_context(|| name.clone())?;
                 self.progress(suite, round, name, &figures);
                 series.runs.push(figures);
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// Starts all contestants in every round, and has them take short turns: what comes and goes on
+    /// the machine hits both of a turn alike, and being first is each one's as often.
+    fn take_short_turns(
+        &self,
+        suite: &Suite,
+        contestants: &[Contestant],
+        connections: usize,
+    ) -> Result<Scenario> {
+        let mut scenario = self.scenario(suite, None, contestants);
+        for round in 1..=self.runs {
+            let mut sites = vec![];
+            for Contestant { server, name, jobs, .. } in contestants {
+                let mut site = Site::open(server, &self.args.dir)?;
+                site.play(Plan::life_cycles(run::warm_up(*jobs), connections))
+                    .with_context(|| name.clone())?;
+                sites.push(site);
+            }
+            for turn in 0..run::TURNS {
+                let mut order: Vec<usize> = (0..contestants.len()).collect();
+                if turn % 2 == 1 {
+                    order.reverse();
+                }
+                for at in order {
+                    let Contestant { name, jobs, .. } = &contestants[at];
+                    let plan = Plan::life_cycles((jobs / run::TURNS).max(1), connections);
+                    let figures = sites[at].play(plan).with_context(|| name.clone())?;
+                    self.progress(suite, round, name, &figures);
+                    scenario.series[at].runs.push(figures);
+                }
             }
         }
         Ok(scenario)

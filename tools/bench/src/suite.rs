@@ -6,6 +6,7 @@
 
 use crate::figures::Figure;
 use crate::nodes::{self, Keeper};
+use crate::run;
 use crate::workers::Language;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -59,6 +60,9 @@ pub(crate) enum Security {
 pub(crate) enum Load {
     /// Jobs are submitted over so many connections, and leased and completed over as many.
     LifeCycles { connections: usize },
+    /// The same in short turns, on servers that stay: their order changes from turn to turn, and the
+    /// two of each turn are compared.
+    LifeCyclesInTurns { connections: usize },
     /// Jobs are submitted, so many requests outstanding on each connection.
     Submits { connections: usize, depth: usize },
     /// Jobs arrive at half the rate that Spindle has just taken them at, whatever the server does.
@@ -313,15 +317,20 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[Peer::PlainSpindle],
         gates: &[of(Peer::PlainSpindle, Rate, AtLeast(0.6)), known(Peer::PlainSpindle, ServerCpu)],
     },
+    // What a token costs is a fraction of what a rate over few connections varies by from run to run
+    // with the syncs of the disk and with whatever else runs. What the server itself uses for a life
+    // cycle has all that is done for a token in it, and varies far less: on a machine that compiled
+    // meanwhile, the middle half of 30 turns lay within 0.95..1.06 of it, and within 0.81..1.21 of the
+    // rate. Where the processor bounds the rate, the rate loses as much as that. So that is judged.
     Suite {
         name: "token-lifecycle-8",
         door: Door::Workq,
         security: Security::Tokens,
         flags: &[],
-        load: Load::LifeCycles { connections: 8 },
+        load: Load::LifeCyclesInTurns { connections: 8 },
         jobs: 60_000,
         peers: &[Peer::OpenSpindle],
-        gates: &[of(Peer::OpenSpindle, Rate, AtLeast(0.98)), known(Peer::OpenSpindle, ServerCpu)],
+        gates: &[of(Peer::OpenSpindle, ServerCpu, AtMost(1.02)), known(Peer::OpenSpindle, Rate)],
     },
     durable_leases("durable-leases-8", 8),
     durable_leases("durable-leases-64", 64),
@@ -464,6 +473,13 @@ impl Suite {
             Load::LifeCycles { connections } => {
                 format!(
                     "{jobs} life cycles through {door:?}{how}, {connections} producers and {connections} workers"
+                )
+            }
+            Load::LifeCyclesInTurns { connections } => {
+                let turns = run::TURNS;
+                format!(
+                    "{jobs} life cycles through {door:?}{how} in {turns} turns, {connections} \
+                     producers and {connections} workers"
                 )
             }
             Load::Submits { connections, depth } => {

@@ -46,6 +46,9 @@ class Session(socketserver.StreamRequestHandler):
             more.notify_all()
         return b"+OK\r\n"
 
+    def auth(self, _token):
+        return b"+OK\r\n"
+
     def lease(self, queue, wait):
         with more:
             if not more.wait_for(lambda: waiting, int(wait) / 1000):
@@ -67,5 +70,8 @@ class Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
 
+if sys.argv[1] == "token":
+    print("a-token\nits entry")
+    sys.exit()
 host, port = sys.argv[sys.argv.index("--workq") + 1].split(":")
 Server((host, int(port)), Session).serve_forever()

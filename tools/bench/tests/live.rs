@@ -81,6 +81,18 @@ fn the_echo_is_measured_beside_and_at_the_same_rate_in_open_loop() {
 }
 
 #[test]
+fn tokens_are_measured_in_turns_and_early_leases_beside_durable_ones() {
+    let figures = figures(&["--spindle", FAKE, "--only", "token-lifecycle-8,durable-leases-8"]);
+    let of_tokens = ["server CPU per job", "rate"];
+    assert_eq!(gates(&figures), [&of_tokens[..], &["rate", "p50 of leases"]].concat());
+    for (scenario, runs) in figures["scenarios"].as_array().unwrap().iter().zip([10, 1]) {
+        for series in scenario["series"].as_array().unwrap() {
+            assert_eq!(series["runs"].as_array().unwrap().len(), runs, "{}", series["server"]);
+        }
+    }
+}
+
+#[test]
 fn wrong_deliveries_and_finishes_fail_the_suite() {
     let flags = ["--spindle", FAKE, "--against", FAKE, "--only", "lifecycle-8"];
     check_refusal(&flags, "delivers twice", "1 delivered twice");
@@ -100,6 +112,14 @@ fn submits_that_the_server_does_not_hold_fail_the_suite() {
 fn a_server_that_forgets_its_jobs_in_a_crash_fails_the_suite() {
     let flags = ["--spindle", FAKE, "--only", "waiting-1m"];
     check_refusal(&flags, "", "after the start: the server counts 0 waiting jobs");
+}
+
+#[test]
+fn jobs_that_do_not_wait_before_a_backup_fail_the_suite() {
+    let flags = ["--spindle", FAKE, "--only", "backup-1m"];
+    check_refusal(&flags, "loses", "9999 jobs wait in bench-");
+    let flags = [&flags[..], &["--against", FAKE]].concat();
+    check_refusal(&flags, "", "backups are taken of one program at a time");
 }
 
 #[test]
