@@ -123,9 +123,17 @@ impl Reader {
         wait_until("one leads", || self.http.iter().any(leads));
     }
 
+    /// Any node can be asked: each has heard who leads.
+    fn await_all(&self) {
+        let knows = |http: &String| {
+            ask(http, "GET /readyz", &Value::Null).is_some_and(|(status, _)| status == 200)
+        };
+        wait_until("all know who leads", || self.http.iter().all(knows));
+    }
+
     /// Looks, kills the leader and ends, as the page says.
     fn go_on(&self, [look, kill, end]: [&str; 3]) {
-        self.await_leader();
+        self.await_all();
         let said = self.prints(look);
         assert!(said.contains("node-1") && said.contains("leader"), "{said}");
         assert!(said.contains("mail"), "{said}");

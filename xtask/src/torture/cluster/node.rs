@@ -63,6 +63,9 @@ impl Node {
         let mut command = self.place.attached(&[], program);
         command.args(["serve", "--log", log, "--node", self.name, "--cluster-listen"]);
         command.args([&self.cluster, "--jobd-master", "off", "--data"]).arg(&self.folder);
+        if !self.addresses.http.ip().is_loopback() {
+            command.args(["--insecure", "cluster"]);
+        }
         for (door, address) in [
             ("workq", self.addresses.workq),
             ("gearman", self.addresses.gearman),
