@@ -66,7 +66,7 @@ impl Held {
     }
 
     /// The connection is asked for bytes.
-    pub fn is_read(&self) {
+    pub fn reads(&self) {
         self.0.reads.store(true, Ordering::Relaxed);
     }
 

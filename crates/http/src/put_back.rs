@@ -47,7 +47,7 @@ impl<S: AsyncRead + Unpin> Read for PutBack<S> {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.held.is_read();
+        self.held.reads();
         if self.before.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }

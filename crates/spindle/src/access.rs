@@ -76,7 +76,7 @@ fn warn_of_insecure(config: &Config) {
         };
         tracing::warn!("--insecure {door}: {address} is not guarded: {danger}");
     }
-    if let Some((address, _)) = config.cluster_missing() {
+    if let Some(address) = config.cluster_in_clear() {
         tracing::warn!(
             "--insecure cluster: {address} is not guarded: everyone on the way can read what nodes say to each other, \
              and change it"

@@ -8,6 +8,8 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::config::Config;
+
 /// Raises the limit of this process to what the system lets it have: most systems start programs
 /// with 1,024. To be called before threads start.
 pub fn raise_limit() {
@@ -21,9 +23,9 @@ pub fn raise_limit() {
 
 /// How many connections there may be of those wanted, once the log is open. Says in the log if that
 /// is fewer, and what to do.
-pub fn connections(wanted: usize) -> usize {
+pub fn connections(wanted: usize, each: Connection) -> usize {
     let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
-    let room = room(limit, in_use());
+    let room = (room(limit, in_use()) / each.files()).max(1);
     if room >= wanted {
         return wanted;
     }
@@ -35,9 +37,36 @@ pub fn connections(wanted: usize) -> usize {
     room
 }
 
+/// What one connection of a client is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// Its socket.
+    Direct,
+    /// Besides, on its way through a node of a cluster, the connection between nodes, encrypted or not: behind an
+    /// encrypted one is a pair of sockets.
+    HandedOn { encrypted: bool },
+}
+
+impl Connection {
+    /// As the settings have it.
+    pub fn of(config: &Config) -> Connection {
+        let encrypted = config.cluster_ca_file.is_some();
+        if config.log.is_some() { Connection::HandedOn { encrypted } } else { Connection::Direct }
+    }
+
+    fn files(self) -> usize {
+        match self {
+            Connection::Direct => 1,
+            Connection::HandedOn { encrypted: false } => 2,
+            Connection::HandedOn { encrypted: true } => 4,
+        }
+    }
+}
+
 /// How many files a server must be allowed to have open for this many connections, with the log of a small
 /// server.
-pub fn limit_for(connections: usize) -> u64 {
+pub fn limit_for(connections: usize, each: Connection) -> u64 {
+    let connections = connections.saturating_mul(each.files());
     let (mut low, mut high) = (0, (connections as u64).saturating_mul(2) + (1 << 10));
     while low < high {
         let middle = u64::midpoint(low, high);
@@ -95,9 +124,15 @@ mod tests {
     #[test]
     fn the_limit_for_connections_has_room_for_them_and_not_for_one_more() {
         for connections in [2, 156, 10_000, 20_000, 30_000, 1 << 20] {
-            let limit = limit_for(connections);
+            let limit = limit_for(connections, Connection::Direct);
             assert_eq!(room(limit, IN_USE), connections, "{limit}");
             assert!(room(limit - 1, IN_USE) < connections, "{limit}");
+            for (encrypted, files) in [(false, 2), (true, 4)] {
+                let each = Connection::HandedOn { encrypted };
+                let limit = limit_for(connections, each);
+                assert_eq!(limit, limit_for(files * connections, Connection::Direct));
+                assert_eq!(room(limit, IN_USE) / each.files(), connections);
+            }
         }
     }
 }

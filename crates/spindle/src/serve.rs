@@ -33,7 +33,7 @@ use crate::{
     access::Entrance,
     budgets::budgets,
     config::{Config, LogFormat, Resolved},
-    descriptors,
+    descriptors::{self, Connection},
     exit::{self, Code},
     http::{Http, OtherDoors, Pages},
     jobd_master::{self, JobdMaster},
@@ -190,7 +190,9 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     starts::webhooks(config);
     let budgets = budgets(config);
     let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
-    let places = Places::new(config.place_limits(descriptors::connections(config.connections_max)));
+    let places = Places::new(
+        config.place_limits(descriptors::connections(config.connections_max, Connection::Direct)),
+    );
     let street = Street {
         resolved,
         tls: &tls,

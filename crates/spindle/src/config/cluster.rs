@@ -100,7 +100,7 @@ pub(super) fn check(config: &Config, settings: &[InForce]) -> Result<(), ConfigE
     if let Some(given) = OF_OWN_LOGS.into_iter().find(|name| is_given(name)) {
         return Err(ConfigError::OwnLog { given });
     }
-    if let Some((address, _)) = config.cluster_missing()
+    if let Some(address) = config.cluster_in_clear()
         && !config.is_insecure(CLUSTER)
     {
         return Err(ConfigError::NodesInClear { address });

@@ -31,12 +31,11 @@ impl Config {
         self.insecure.iter().any(|named| named == door)
     }
 
-    /// What a node would need whose `cluster-listen` others reach; none: nothing is missing. Who comes there
-    /// shows a key in any case.
-    pub fn cluster_missing(&self) -> Option<(SocketAddr, Missing)> {
-        let address = self.cluster_listen?;
-        let is_safe = loopback(address) == Loopback::Yes || self.cluster_tls() == TlsMode::Required;
-        (!is_safe).then_some((address, Missing::Tls))
+    /// Where other nodes hand clients on, if others could read that on the way. Who comes there shows a key in
+    /// any case.
+    pub fn cluster_in_clear(&self) -> Option<SocketAddr> {
+        let is_open = |at: &SocketAddr| loopback(*at) == Loopback::No;
+        self.cluster_listen.filter(is_open).filter(|_| self.cluster_tls() != TlsMode::Required)
     }
 
     /// Which connections of other nodes are taken. Plain ones beside encrypted ones for as long as

@@ -283,7 +283,6 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::config::Missing;
 
     fn flags(given: &[&str]) -> SettingFlags {
         let command = SettingFlags::augment_args(Command::new("serve").no_binary_name(true));
@@ -441,9 +440,9 @@ mod tests {
             let both = [&encrypted[..], &named].concat();
             assert_eq!(mode(address, &both).unwrap(), TlsMode::Optional);
         }
-        let danger = |more: &[&str]| with(far, more).unwrap().cluster_missing();
+        let danger = |more: &[&str]| with(far, more).unwrap().cluster_in_clear();
         assert_eq!(danger(&encrypted), None);
-        assert_eq!(danger(&named), Some((far.parse().unwrap(), Missing::Tls)));
+        assert_eq!(danger(&named), Some(far.parse().unwrap()));
         let alone = resolved(&[&tls[..], &trust].concat(), &[]).unwrap_err().to_string();
         assert!(alone.contains("--cluster-ca-file") && alone.contains("--log URL"), "{alone}");
     }

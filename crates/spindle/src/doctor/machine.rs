@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::Findings;
-use crate::{config::Config, descriptors};
+use crate::{
+    config::Config,
+    descriptors::{Connection, limit_for},
+};
 
 /// What a server takes besides what is set.
 const MEMORY_BESIDE: u64 = 256 << 20;
@@ -32,7 +35,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
 
 fn check_files(config: &Config, findings: &mut Findings) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = descriptors::limit_for(config.connections_max);
+    let wanted = limit_for(config.connections_max, Connection::of(config));
     let number = |limit| {
         if limit == RLIM_INFINITY { "any number of".to_owned() } else { format!("{limit}") }
     };

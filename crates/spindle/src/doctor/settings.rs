@@ -57,7 +57,7 @@ fn check_doors(config: &Config, findings: &mut Findings) {
                       listen on loopback";
         findings.warn("doors", format!("{door} on {address}: {missing}"), advice);
     }
-    match (config.cluster_listen, config.cluster_missing()) {
+    match (config.cluster_listen, config.cluster_in_clear()) {
         (None, _) => {}
         (Some(address), None) => findings.ok("doors", format!("other nodes on {address}")),
         (Some(address), Some(_)) => findings.warn(

@@ -34,7 +34,7 @@ use crate::{
     access::Entrance,
     budgets::budgets,
     config::{Config, Resolved},
-    descriptors,
+    descriptors::{self, Connection},
     exit::{self, Code},
     listeners::Listeners,
     serve::{engine_options, host_name, not_bound, notify},
@@ -66,7 +66,8 @@ impl Base {
         starts::tokens(config);
         let budgets = budgets(config);
         let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
-        let connections_max = descriptors::connections(config.connections_max);
+        let connections_max =
+            descriptors::connections(config.connections_max, Connection::of(config));
         Ok((Base { tls, entrance, budgets, _trimmer: trimmer, connections_max }, exporter))
     }
 }
