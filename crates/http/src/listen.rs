@@ -50,7 +50,10 @@ pub struct Limits {
     pub handshake_time: Duration,
     /// The longest head of a request.
     pub head_bytes_max: usize,
-    /// A connection on which nothing was asked for about this time gives its buffers back.
+    /// So many connections keep their buffers for as long as they are open. What comes beyond gives them back
+    /// when nothing was asked for a while, which costs a few percent of the rate.
+    pub restless_max: usize,
+    /// About how long that is.
     pub rest_time: Duration,
     /// A client that takes no byte of its answers for this time loses its connection.
     pub write_time: Duration,
@@ -62,6 +65,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             head_bytes_max: 64 * 1024,
+            restless_max: 1024,
             rest_time: Duration::from_millis(100),
             write_time: Duration::from_secs(60),
         }

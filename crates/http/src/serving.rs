@@ -1,7 +1,7 @@
 //! One serving thread: its runtime, its connections, and the loop that commits for them.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, pending, poll_fn};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
@@ -17,7 +17,8 @@ use hyper::body::{Body, Incoming};
 use hyper::header::DATE;
 use hyper::server::conn::http1::{self, Parts};
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
 use spindle_budget::{Budgets, Kind};
 use spindle_engine::{Committer, Peer, TLS_REQUIRED, logs_commands};
 use spindle_limits::{DoorPlaces, Place};
@@ -105,6 +106,13 @@ pub(crate) struct OpenConnection {
     count: Arc<AtomicUsize>,
     _place: Place,
     _held: watch::Receiver<()>,
+}
+
+impl OpenConnection {
+    /// Whether no more than so many are open now.
+    fn is_one_of(&self, most: usize) -> bool {
+        self.count.load(Ordering::Relaxed) <= most
+    }
 }
 
 impl Drop for OpenConnection {
@@ -233,7 +241,7 @@ impl Server {
         let (site, member) = (self.site.clone(), Arc::new(member));
         let (committer, limits) = (Arc::clone(&self.committer), self.limits);
         let holds = held.clone();
-        let mut service = service_fn(move |mut request: Request<Incoming>| {
+        let respond = move |mut request: Request<Incoming>| {
             let (member, held) = (Arc::clone(&member), holds.clone());
             member.asks();
             held.serves();
@@ -250,7 +258,7 @@ impl Server {
                 Err(site.answer_long_head(&request))
             };
             let committer = Arc::clone(&committer);
-            Box::pin(async move {
+            async move {
                 let mut answer = match answer {
                     Ok(answer) => answer.await,
                     Err(refusal) => refusal,
@@ -264,27 +272,57 @@ impl Server {
                 member.answered();
                 held.answers(&answer.body().size_hint());
                 Ok::<_, Infallible>(answer)
-            })
-        });
-        let mut stream = PutBack::new(stream, held.clone());
-        loop {
-            // In a box, which is gone while the connection rests.
-            let served = Box::pin(self.serve(stream, service, &held, address, &mut stages));
-            match served.await {
-                Ok(Some(rests)) => (stream, service) = rests,
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::debug!("http: a connection broke off: {error}");
-                    break;
-                }
             }
-            if !self.asks_again(&mut stream, &held, &mut stages).await {
-                // As hyper ends one between two requests. Whatever fails, it ends.
-                let _ = stream.stream().shutdown().await;
-                break;
-            }
+        };
+        let mut attendant = Attendant { held: &held, address, stages };
+        let ended = if counted.is_one_of(self.limits.restless_max) {
+            let stream = TokioIo::new(stream);
+            let connection = self.protocol().serve_connection(stream, service_fn(respond));
+            let mut connection = Box::pin(connection);
+            attendant.attend(connection.as_mut(), pending()).await.unwrap_or(Ok(()))
+        } else {
+            // A request's future in a box, because hyper gives back only what can be moved.
+            let service = service_fn(move |request| Box::pin(respond(request)));
+            self.serve_and_rest(stream, service, attendant).await
+        };
+        if let Err(error) = ended {
+            tracing::debug!("http: a connection broke off: {error}");
         }
         drop(counted);
+    }
+
+    fn protocol(&self) -> http1::Builder {
+        let mut protocol = http1::Builder::new();
+        protocol.timer(TokioTimer::new()).auto_date_header(false);
+        protocol.header_read_timeout(self.limits.head_time);
+        protocol.max_buf_size(self.limits.head_bytes_max);
+        protocol
+    }
+
+    /// Serves a connection that rests whenever its client has asked for nothing for a while.
+    async fn serve_and_rest<V>(
+        &self,
+        stream: Stream,
+        mut service: V,
+        mut attendant: Attendant<'_>,
+    ) -> hyper::Result<()>
+    where
+        V: Service<Request<Incoming>, Response = Response, Error = Infallible> + Unpin,
+        V::Future: Unpin,
+    {
+        let mut stream = PutBack::new(stream, attendant.held.clone());
+        loop {
+            // In a box, which is gone while the connection rests.
+            match Box::pin(self.serve(stream, service, attendant.clone())).await? {
+                Some(rests) => (stream, service) = rests,
+                None => return Ok(()),
+            }
+            if !self.asks_again(&mut stream, &mut attendant).await {
+                // As hyper ends one between two requests. Whatever fails, it ends.
+                let _ = stream.stream().shutdown().await;
+                return Ok(());
+            }
+        }
     }
 
     /// Serves a connection until it has ended, or until its client has asked for nothing for a while:
@@ -294,41 +332,20 @@ impl Server {
         &self,
         stream: PutBack<Stream>,
         service: V,
-        held: &Held,
-        address: SocketAddr,
-        stages: &mut watch::Receiver<Stage>,
+        mut attendant: Attendant<'_>,
     ) -> hyper::Result<Option<(PutBack<Stream>, V)>>
     where
         V: Service<Request<Incoming>, Response = Response, Error = Infallible> + Unpin,
         V::Future: Unpin,
     {
-        let mut connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .auto_date_header(false)
-            .header_read_timeout(self.limits.head_time)
-            .max_buf_size(self.limits.head_bytes_max)
-            .serve_connection(stream, service);
+        let held = attendant.held;
+        let mut connection = self.protocol().serve_connection(stream, service);
         let first = held.requests();
         let (mut requests, mut pause, mut may_rest) = (first, self.limits.rest_time, true);
         loop {
-            select! {
-                // The connection first: it is what wakes this task, and the others are asked only
-                // in passing.
-                biased;
-                ended = &mut connection => return ended.map(|()| None),
-                () = reached(stages, Stage::Stopping) => {
-                    Pin::new(&mut connection).graceful_shutdown();
-                    return connection.await.map(|()| None);
-                }
-                kind = held.asked_to_go() => {
-                    tracing::debug!(%address, "http: closed the client with most {}", kind.name());
-                    Pin::new(&mut connection).graceful_shutdown();
-                    // A client that is sending a body gets an answer; one that reads nothing would
-                    // not read it.
-                    let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
-                    return timeout(time, connection).await.unwrap_or(Ok(())).map(|()| None);
-                }
-                () = sleep(pause), if may_rest => {}
+            let rests = async { if may_rest { sleep(pause).await } else { pending().await } };
+            if let Some(ended) = attendant.attend(Pin::new(&mut connection), rests).await {
+                return ended.map(|()| None);
             }
             let asked = held.requests();
             if asked != std::mem::replace(&mut requests, asked) {
@@ -363,8 +380,7 @@ impl Server {
     async fn asks_again(
         &self,
         stream: &mut PutBack<Stream>,
-        held: &Held,
-        stages: &mut watch::Receiver<Stage>,
+        Attendant { held, stages, .. }: &mut Attendant<'_>,
     ) -> bool {
         // It has been idle for about as long as it takes to rest.
         let time = self.limits.head_time.saturating_sub(self.limits.rest_time);
@@ -418,6 +434,44 @@ impl Server {
                 None
             }
         })
+    }
+}
+
+/// What may end a connection besides its client.
+#[derive(Clone)]
+struct Attendant<'a> {
+    held: &'a Held,
+    address: SocketAddr,
+    stages: watch::Receiver<Stage>,
+}
+
+impl Attendant<'_> {
+    /// Waits for the end of a connection, whatever brings it; none if `pause` is over before.
+    async fn attend<C: GracefulConnection<Error = hyper::Error>>(
+        &mut self,
+        mut connection: Pin<&mut C>,
+        pause: impl Future<Output = ()>,
+    ) -> Option<hyper::Result<()>> {
+        let Attendant { held, address, stages } = self;
+        select! {
+            // The connection first: it is what wakes this task, and the others are asked only in
+            // passing.
+            biased;
+            ended = connection.as_mut() => Some(ended),
+            () = reached(stages, Stage::Stopping) => {
+                connection.as_mut().graceful_shutdown();
+                Some(connection.await)
+            }
+            kind = held.asked_to_go() => {
+                tracing::debug!(%address, "http: closed the client with most {}", kind.name());
+                connection.as_mut().graceful_shutdown();
+                // A client that is sending a body gets an answer; one that reads nothing would not
+                // read it.
+                let time = if kind == Kind::Input { LINGER } else { Duration::ZERO };
+                Some(timeout(time, connection).await.unwrap_or(Ok(())))
+            }
+            () = pause => None,
+        }
     }
 }
 

@@ -39,7 +39,8 @@ impl Served {
             .route("/ignores", post(async || "ignored"))
             .route("/parts", get(async move || in_parts(parts)))
             .route("/keeps", post(async move |request| keep(request, keeps)));
-        let limits = Limits { head_time, rest_time: Duration::ZERO, ..Limits::default() };
+        let limits =
+            Limits { head_time, restless_max: 0, rest_time: Duration::ZERO, ..Limits::default() };
         let config = HttpConfig { threads: 1, limits, ..HttpConfig::default() };
         let bound = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let bound = bound.with_tls(tls);
