@@ -15,12 +15,12 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use spindle_tls::client::{ClientFiles, Trust};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
-use spindle_tls::{FileError, FirstByte, ListenerTls, Speaks};
+use spindle_tls::{FileError, FirstByte, ListenerTls, Speaks, distrust};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig};
 
 use crate::seldom::Seldom;
 
@@ -141,7 +141,7 @@ impl NodeTls {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        let shaken = TlsConnector::from(config).connect(name, stream).await?;
+        let shaken = TlsConnector::from(config).connect(name, stream).await.map_err(explained)?;
         Ok(MaybeTls::Client(Box::new(shaken)))
     }
 }
@@ -149,6 +149,18 @@ impl NodeTls {
 /// Whether it will be so again, until somebody changes a setting or a certificate.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData)
+}
+
+/// What is wrong with a leader's certificate, in the words of whoever has to mend it.
+fn explained(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(cause)) => {
+            let why = distrust(cause, "--cluster-ca-file");
+            io::Error::new(error.kind(), format!("its certificate: {why}"))
+        }
+        _ => error,
+    }
 }
 
 /// Whether both ends of a connection have the same address: nobody else can listen in.

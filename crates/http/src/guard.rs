@@ -22,7 +22,9 @@ pub(crate) fn closed_to_others(mut response: Response) -> Response {
 /// Lets in what calls the server by a name of its own, and no writes of foreign pages.
 pub(crate) fn check(request: &Request, names: &Names) -> Answered<()> {
     let host = host_of(request.version(), request.uri(), request.headers())?;
-    if !names.has(host) {
+    if let Some(host) = host
+        && !names.has(host)
+    {
         return Err(unknown(host));
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -31,7 +33,8 @@ pub(crate) fn check(request: &Request, names: &Names) -> Answered<()> {
     } else {
         let detail = format!(
             "the request comes from a page of another origin, which must not write here; this \
-             server was called `{host}`: a proxy in front of it must pass on the Host it got"
+             server was called `{}`: a proxy in front of it must pass on the Host it got",
+            host.unwrap_or_default()
         );
         Err(Problem::new(Code::ForeignOrigin, detail))
     }
@@ -52,24 +55,27 @@ fn unknown(host: &str) -> Problem {
 
 /// By what name the server is called. A target in absolute form beats the Host header, which must
 /// be there once all the same (RFC 9112, 3.2); what a proxy says in other headers proves nothing.
-fn host_of<'a>(version: Version, uri: &'a Uri, headers: &'a HeaderMap) -> Answered<&'a str> {
+/// `HTTP/1.0` came without names: load balancers look at servers that way. No browser does.
+fn host_of<'a>(
+    version: Version,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+) -> Answered<Option<&'a str>> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
         (Some(Ok(host)), None) => Some(host),
         (None, None) if version < Version::HTTP_11 => None,
-        _ => return Err(no_host()),
+        _ => return Err(Problem::new(Code::BadRequest, "the request needs one Host header")),
     };
-    uri.authority().map(Authority::as_str).or(host).ok_or_else(no_host)
-}
-
-fn no_host() -> Problem {
-    Problem::new(Code::BadRequest, "the request needs one Host header")
+    Ok(uri.authority().map(Authority::as_str).or(host))
 }
 
 /// Programs say nothing about where they come from; browsers always do.
-fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
-    let same_origin =
-        headers.get_all(header::ORIGIN).iter().all(|origin| is_own_origin(origin.as_bytes(), host));
+fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
+    let same_origin = headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .all(|origin| host.is_some_and(|host| is_own_origin(origin.as_bytes(), host)));
     let same_site = headers
         .get_all(SEC_FETCH_SITE)
         .iter()
@@ -101,7 +107,7 @@ fn is_own_origin(origin: &[u8], host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn own(pairs: &[(&'static str, &'static str)], host: &str) -> bool {
+    fn own(pairs: &[(&'static str, &'static str)], host: Option<&str>) -> bool {
         let headers = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_told_by_their_headers() {
-        let own = |pairs: &[(&'static str, &'static str)]| own(pairs, "localhost:7420");
+        let own = |pairs: &[(&'static str, &'static str)]| own(pairs, Some("localhost:7420"));
         assert!(own(&[]));
         assert!(own(&[("origin", "http://localhost:7420"), ("sec-fetch-site", "same-origin")]));
         assert!(own(&[("sec-fetch-site", "none")]));
@@ -136,6 +142,13 @@ mod tests {
     }
 
     #[test]
+    fn who_names_no_host_is_no_page() {
+        assert!(own(&[], None));
+        assert!(!own(&[("origin", "http://localhost:7420")], None));
+        assert!(!own(&[("sec-fetch-site", "cross-site")], None));
+    }
+
+    #[test]
     fn pages_that_a_proxy_shows_over_tls_are_its_own() {
         for (origin, host, is_own) in [
             ("https://build-server", "build-server", true),
@@ -153,7 +166,7 @@ mod tests {
             ("http://build-server:7420", "build-server:443", false),
             ("https://other", "build-server", false),
         ] {
-            assert_eq!(own(&[("origin", origin)], host), is_own, "{origin} {host}");
+            assert_eq!(own(&[("origin", origin)], Some(host)), is_own, "{origin} {host}");
         }
     }
 }

@@ -7,6 +7,7 @@ use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use spindle_jobd_master::link::Stream;
 use spindle_tls::client::ClientFiles;
+use spindle_tls::distrust;
 use spindle_tls::stream::MaybeTls;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -55,16 +56,12 @@ pub(crate) fn explained(error: &io::Error, host: &str, names: &Names) -> Option<
         rustls::Error::InvalidMessage(_) => {
             format!("there is no TLS on that port: {plain}, or name another port")
         }
-        // An authority that was made anew has the name it had, and another key.
-        rustls::Error::InvalidCertificate(
-            CertificateError::UnknownIssuer | CertificateError::BadSignature,
-        ) => format!(
-            "its certificate is signed by nobody who is trusted: name the authority's file in \
-             {authority}"
-        ),
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!("its certificate is not for {host}: write the name that it is for"),
+        rustls::Error::InvalidCertificate(error) => {
+            format!("its certificate is not trusted: {}", distrust(error, authority))
+        }
         error => format!("TLS fails: {error}"),
     })
 }

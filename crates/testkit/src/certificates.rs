@@ -101,6 +101,13 @@ impl Certificates {
         self.issue("no-server", &params)
     }
 
+    /// A server whose certificate may sign others, as `openssl req -x509` makes them.
+    pub fn authority_as_a_server(&self) -> Identity {
+        let mut params = server_params(&["localhost", "127.0.0.1"]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.issue("signing-server", &params)
+    }
+
     /// A client of this name.
     pub fn client(&self, name: &str) -> Identity {
         self.issue(name, &client_params(name))

@@ -6,6 +6,7 @@
 //!   one port serves TLS and plain text; [`TlsMode`] is what its setting says.
 //! - [`client`]: whom our own clients trust and who they are; the one place that builds a
 //!   configuration of rustls for them.
+//! - [`distrust`]: why the certificate of another side is refused, for a person.
 //! - [`common_name`]: who a certificate is for; [`validity`]: how long certificates of a file are valid.
 //! - [`Records`]: whether a record has begun and not ended.
 //! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
@@ -14,6 +15,7 @@
 
 pub mod client;
 mod clock;
+mod distrust;
 mod files;
 mod listener;
 mod mode;
@@ -26,6 +28,7 @@ mod validity;
 #[cfg(feature = "tokio")]
 mod whole_records;
 
+pub use distrust::distrust;
 pub use files::FileError;
 pub use listener::{FirstByte, ListenerTls, TLS_FIRST_BYTE};
 pub use mode::{NoTlsMode, TlsMode};

@@ -89,7 +89,7 @@ async fn a_client_is_told_what_is_wrong_with_a_certificate() {
     let trusting = ["--tls", "--ca-file", &ca];
     for (certificate, flags, expected) in [
         (server(&certificates), &["--tls", "--ca-file", &other][..], "signed by nobody who is"),
-        (server(&certificates), &["--tls"], "signed by nobody who is trusted: name the"),
+        (server(&certificates), &["--tls"], "signed by nobody who is trusted: name the file"),
         (certificates.expired_server(), &trusting, "certificate expired"),
         (certificates.server_named("q.example"), &trusting, "is not for localhost"),
         (server(&certificates), &["--tls", "--ca-file", "/no/file"], "cannot read /no/file"),
@@ -156,8 +156,7 @@ async fn a_worker_says_what_is_wrong_and_registers_when_its_files_are_mended() {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let _worker = Program::jobd(&folder.options("w1", &options));
     let says = |text: &str| fs::read_to_string(&log).is_ok_and(|log| log.contains(text));
-    until("it says so", || says("is trusted: name the authority's file in master_sslrootcert"))
-        .await;
+    until("it says so", || says("vouches for it with master_sslrootcert")).await;
     fs::copy(certificates.ca(), &roots).unwrap();
     until("it is registered", || says("registered")).await;
 }

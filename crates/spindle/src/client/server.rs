@@ -9,11 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use rustls::ClientConfig;
+use rustls::{CertificateError, ClientConfig};
 use spindle_access::{Token, read_secret};
 use spindle_tls::{
     FileError,
     client::{ClientFiles, Identity, Trust},
+    distrust,
 };
 
 use super::{
@@ -216,6 +217,12 @@ fn files(reach: &Papers) -> anyhow::Result<ClientFiles> {
 
 fn unusable(error: FileError) -> anyhow::Error {
     Failure::with(Code::Error, format!("{error}; see --ca-file, --cert and --key"))
+}
+
+/// What is said of a server whose certificate will not do.
+pub fn untrusted(server: impl fmt::Display, error: &CertificateError) -> String {
+    let why = distrust(error, "--ca-file or SPINDLE_CA_FILE");
+    format!("the certificate of {server} is not trusted: {why}")
 }
 
 fn not_there(about: &str) -> String {

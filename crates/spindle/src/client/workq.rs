@@ -15,7 +15,7 @@ use spindle_workq::{
 
 use super::{
     Line,
-    server::WorkqAddress,
+    server::{WorkqAddress, untrusted},
     session::{AskError, Finished, JobQuery, Leased, Listed, Lost, More, NewJob, Report, Session},
     view::{Counts, Job, Queue},
     when::now_ms,
@@ -81,10 +81,7 @@ fn no_tls(error: ClientError, at: &WorkqAddress) -> AskError {
         Some(rustls::Error::InvalidMessage(_)) => {
             format!("{at} does not speak TLS: leave --tls out")
         }
-        Some(rustls::Error::InvalidCertificate(_)) => format!(
-            "the certificate of {at} is not trusted: {io}; name the file of who vouches for it \
-             with --ca-file or SPINDLE_CA_FILE"
-        ),
+        Some(rustls::Error::InvalidCertificate(error)) => untrusted(at, error),
         Some(_) => format!("cannot speak TLS with {at}: {io}"),
         None if io.kind() == ErrorKind::UnexpectedEof => {
             format!("{at} closed the connection; does it speak TLS? if not, leave --tls out")

@@ -450,11 +450,12 @@ fn the_commands_say_what_is_wrong_with_a_servers_certificate() {
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let ServerFiles { certificate, key, .. } = ca.server();
     for (served, trusted, wrong) in [
-        (Identity { certificate, key }, &others, "invalid peer certificate"),
+        (Identity { certificate, key }, &others, "signed by nobody who is trusted"),
         (ca.expired_server(), &ca, "expired"),
         (ca.early_server(), &ca, "not valid yet"),
         (ca.server_with_a_clients_certificate(), &ca, "extended key usage"),
         (ca.server_named("q.example"), &ca, "not valid for name"),
+        (ca.authority_as_a_server(), &ca, "basicConstraints=critical,CA:FALSE"),
     ] {
         let (cert, key) = (text(&served.certificate), text(&served.key));
         let doors = ["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gearman", "off"];

@@ -186,7 +186,7 @@ fn a_certificate_that_is_not_trusted_is_told_with_what_to_do() {
     let (_served, proxy) = behind_tls();
     let port = proxy.port();
     let url = format!("https://localhost:{port}/jobs");
-    refused(&url, &[], 1, &["certificate of https://localhost", "UnknownIssuer", "--ca-file"]);
+    refused(&url, &[], 1, &["certificate of https://localhost", "signed by nobody", "--ca-file"]);
     let ca = proxy.ca_file();
     let ca_file = ["--ca-file", ca.to_str().unwrap()];
     // It is one for `localhost`.

@@ -1,7 +1,7 @@
 //! What comes from strangers, and what makes no sense.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, Version, header};
 use serde_json::json;
 
 use crate::harness::{Bench, json as json_request, request};
@@ -27,6 +27,9 @@ async fn only_known_names_reach_the_server() {
     }
     let answer = bench.send(Request::get("/healthz").body(Body::empty()).unwrap()).await;
     answer.is_problem(400, "bad_request");
+    // As load balancers ask whether a server is well: no browser can.
+    let old = Request::get("/healthz").version(Version::HTTP_10).body(Body::empty());
+    assert_eq!(bench.send(old.unwrap()).await.status, StatusCode::OK);
     let two = Request::get("/healthz").header(header::HOST, "localhost");
     let two = two.header(header::HOST, "localhost").body(Body::empty()).unwrap();
     bench.send(two).await.is_problem(400, "bad_request");

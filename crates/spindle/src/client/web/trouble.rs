@@ -8,7 +8,10 @@ use spindle_client::{
     http::{HeaderMap, StatusCode, header},
 };
 
-use crate::client::session::{AskError, Lost};
+use crate::client::{
+    server::untrusted,
+    session::{AskError, Lost},
+};
 
 /// How much is shown of an answer that no Spindle gave, in letters.
 const SHOWN_LETTERS: usize = 80;
@@ -110,10 +113,7 @@ fn of_tls(error: &rustls::Error, base: &BaseUrl) -> AskError {
         rustls::Error::InvalidMessage(_) => {
             format!("{base} does not speak TLS: write {}", base.with_other_scheme())
         }
-        rustls::Error::InvalidCertificate(_) => format!(
-            "the certificate of {base} is not trusted: {error}; name the file of who vouches for \
-             it with --ca-file or SPINDLE_CA_FILE"
-        ),
+        rustls::Error::InvalidCertificate(error) => untrusted(base, error),
         _ => format!("cannot speak TLS with {base}: {error}"),
     })
 }
