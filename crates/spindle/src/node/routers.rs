@@ -155,7 +155,9 @@ fn http(
     let router = HttpRouter::new(Arc::clone(reach), placement.clone());
     let own = answers::of_shards(nodes, config.asks(addr));
     let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
-    let site = Site::new(Router::new().merge(own).merge(router.router()), names);
+    let routes = Router::new().merge(own).merge(router.router());
+    // What it hands on is counted where it comes to.
+    let site = Site::with(routes, names, base.entrance.door(config, addr), None);
     let limits =
         listen::Limits { head_time: config.http_idle_timeout, ..listen::Limits::default() };
     let budgets = base.budgets.clone();

@@ -350,3 +350,18 @@ fn pages_show_the_queues_of_all_shards_to_whoever_has_logged_in() {
     }
     assert_eq!((one.end(), two.end()), (Code::Ok, Code::Ok));
 }
+
+#[test]
+fn what_a_router_refuses_itself_counts_for_whoever_asked() {
+    let logs = logs();
+    let tokens = TokensFile::of_all_roles();
+    let path = tokens.path().to_str().unwrap().to_owned();
+    let mut one =
+        Server::start_with(&logs, "one", &[("TOKENS", path), ("TOKEN_REQUESTS_MAX", "1".into())]);
+    are_ready(&[&one]);
+    let lines = "Authorization: Bearer submit\r\nOrigin: https://evil.example\r\n";
+    let mut answers = (0..50).map(|_| browse(&one, "POST /api/v1/jobs", lines, "{}"));
+    assert!(answers.next().unwrap().starts_with("HTTP/1.1 403"));
+    assert!(answers.any(|answer| answer.starts_with("HTTP/1.1 429")));
+    assert_eq!(one.end(), Code::Ok);
+}
