@@ -7,7 +7,8 @@
 //! - [`client`]: whom our own clients trust and who they are; the one place that builds a
 //!   configuration of rustls for them.
 //! - [`distrust`]: why the certificate of another side is refused, for a person.
-//! - [`common_name`]: who a certificate is for; [`validity`]: how long certificates of a file are valid.
+//! - [`common_name`]: who a certificate is for; [`validity`], [`may_sign`]: how long certificates of a file are
+//!   valid, and what for.
 //! - [`Records`]: whether a record has begun and not ended.
 //! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
 //!
@@ -35,4 +36,4 @@ pub use mode::{NoTlsMode, TlsMode};
 pub use name::common_name;
 pub use records::Records;
 pub use server::{Handshakes, ServerFiles, ServerTls, Speaks};
-pub use validity::validity;
+pub use validity::{may_sign, validity};

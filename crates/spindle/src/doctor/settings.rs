@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use spindle_access::{Tokens, read_secret};
 use spindle_tls::client::read_authorities;
-use spindle_tls::{ServerFiles, ServerTls, validity};
+use spindle_tls::{ServerFiles, ServerTls, may_sign, validity};
 
 use super::Findings;
 use crate::config::{Config, Missing, Resolved};
@@ -110,7 +110,10 @@ fn check_tls(config: &Config, findings: &mut Findings) {
     let files = ServerFiles { certificate, key, client_ca, client_certificate_required: false };
     match ServerTls::load(files) {
         Err(error) => findings.wrong("certificate", error.to_string(), "the server does not start"),
-        Ok(_) => check_validity(&path, SystemTime::now(), findings),
+        Ok(_) => {
+            check_validity(&path, SystemTime::now(), findings);
+            check_purpose(&path, findings);
+        }
     }
 }
 
@@ -136,6 +139,17 @@ fn check_validity(path: &Path, now: SystemTime, findings: &mut Findings) {
         findings.warn("certificate", format!("{name} expires on {}", shown(until)), renew);
     } else {
         findings.ok("certificate", format!("{name} is valid until {}", shown(until)));
+    }
+}
+
+fn check_purpose(path: &Path, findings: &mut Findings) {
+    // What cannot be read is told with when it is valid.
+    if may_sign(path).unwrap_or(false) {
+        let found = format!(
+            "{} may sign others (CA:TRUE): some clients refuse it from a server, Spindle's own too",
+            path.display()
+        );
+        findings.warn("certificate", found, "make one with basicConstraints=critical,CA:FALSE");
     }
 }
 
@@ -166,5 +180,18 @@ mod tests {
             let finding = &findings.0[0];
             assert!(finding.verdict == verdict && finding.found.contains(part), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn a_server_is_not_to_show_what_may_sign_others() {
+        let certificates = Certificates::new();
+        let found = |path: &Path| {
+            let mut findings = Findings::default();
+            check_purpose(path, &mut findings);
+            findings.0
+        };
+        assert!(found(&certificates.server().certificate).is_empty());
+        let found = found(&certificates.authority_as_a_server().certificate);
+        assert!(found[0].verdict == Warning && found[0].found.contains("CA:TRUE"), "{found:?}");
     }
 }
