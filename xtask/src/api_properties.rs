@@ -1,5 +1,5 @@
-//! The HTTP doors against their own OpenAPI documents: a program that makes requests from a
-//! document, right and wrong ones, and holds every answer against it.
+//! The HTTP doors against their own OpenAPI documents: a program makes requests from a document,
+//! valid and invalid ones, and checks every answer against it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,13 +16,13 @@ use crate::workspace::{root, target};
 
 /// Fewer cases than this were no test.
 const CASES_MIN: u64 = 300;
-/// The phases that must have run and passed. The fourth, examples, has nothing to do where a
-/// document gives whole examples of no request.
+/// The phases that must have run and passed. The fourth, examples, has nothing to do for a document
+/// without complete examples of requests.
 const PHASES: [&str; 3] = ["Coverage", "Fuzzing", "Stateful"];
-/// A run makes so many cases and no more; one that takes this long hangs.
+/// The longest time of a run. The number of cases is limited, so a run that takes this long hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What a server says about itself.
+/// A document in which a server describes itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Document {
     /// The native API.
@@ -34,7 +34,7 @@ pub enum Document {
 impl Document {
     pub const ALL: [Document; 2] = [Document::Api, Document::LightJq];
 
-    /// Where the server has it.
+    /// Its path on the server.
     pub fn path(self) -> &'static str {
         match self {
             Document::Api => "/api/openapi.json",
@@ -54,7 +54,7 @@ pub fn run(document: Document, seed: u64, program: &Path) -> Result<u64> {
         .args(["--no-color", "run", "--seed", &seed.to_string()])
         .arg(format!("http://{}{}", server.address, document.path()))
         .env("SCHEMATHESIS_HOOKS", ours.join("hooks.py"))
-        // Where it keeps what it learned; a run begins without.
+        // It keeps what it learned in this folder; a run begins without any.
         .current_dir(server.folder.path())
         .stdin(Stdio::null())
         .stdout(File::create(&log)?)
@@ -133,7 +133,7 @@ impl Server {
             }
         }
         ensure!(!server.address.is_empty(), "the server did not say where it listens");
-        // What it says later must not fill the pipe, and its errors are output.
+        // Later output must not fill the pipe, and its errors are printed.
         thread::spawn(move || {
             for line in said.map_while(Result::ok) {
                 if line.contains("ERROR") || line.contains("panicked") {

@@ -14,10 +14,10 @@ const LIGHTJQ_FOLDER: &str = "lightjq-clients";
 pub const SCHEMATHESIS_FOLDER: &str = "schemathesis";
 const PYTHON: [&str; 1] = ["python3-gearman==0.1.0"];
 const LIGHTJQ_PYTHON: [&str; 1] = ["msgpack==1.1.2"];
-/// Those of its parts that make values are pinned too: a seed is to give the same requests.
+/// The parts of it that generate values are pinned too, so that a seed gives the same requests.
 const SCHEMATHESIS: [&str; 4] =
     ["schemathesis==4.32.5", "hypothesis==6.170.15", "jsonschema_rs==0.60.3", "msgpack==1.1.2"];
-/// What looks at pages in a browser for what keeps people from using them.
+/// The tool that checks pages in a browser for obstacles to people's use of them.
 const BROWSER_FOLDER: &str = "browser-clients";
 const BROWSER: [&str; 1] = ["axe-core@4.14.1"];
 /// The library whose jobs move to Spindle, and whose worker ours is measured beside.
@@ -27,7 +27,7 @@ const BULLMQ: [&str; 2] = ["bullmq@6.7.0", "ioredis@6.0.0"];
 const WORKER_PEERS_FOLDER: &str = "worker-peers";
 const WORKER_PEERS: [&str; 4] =
     ["celery[redis]==5.7.0", "kombu==5.7.0", "redis==8.1.0", "rq==3.0.0"];
-/// The library asks for any version of its logger and works with this one only.
+/// The library accepts any version of its logger but works only with this one.
 const NODE: [&str; 2] = ["gearmanode@0.9.2", "winston@2"];
 
 /// Installs what is missing.
@@ -50,7 +50,7 @@ pub fn install_worker_peers() -> Result<()> {
     install_python(&target()?.join(WORKER_PEERS_FOLDER), &WORKER_PEERS)
 }
 
-/// Installs what tests the HTTP doors from their own documents, if it is missing.
+/// Installs the program that tests the HTTP doors from their own documents, if it is missing.
 pub fn install_schemathesis() -> Result<()> {
     install_python(&target()?.join(SCHEMATHESIS_FOLDER), &SCHEMATHESIS)
 }

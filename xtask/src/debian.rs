@@ -1,5 +1,5 @@
-//! The Debian package: built from the program that is there, installed into a folder of its
-//! own, served as its unit says, upgraded, purged. The machine stays as it was.
+//! The Debian package: built from the existing program, installed into a separate folder, started
+//! as its unit says, upgraded, purged. The machine stays unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -18,7 +18,7 @@ use crate::packages::{NoDaemons, POLICY};
 use crate::process::Process;
 use crate::workspace::{Build, call, cargo, root, target};
 
-/// What builds the package, as Cargo installs it.
+/// The tool that builds the package, as Cargo installs it.
 const BUILDER: (&str, &str) = ("cargo-deb", "3.8.0");
 /// What the package installs, and its permissions.
 const FILES: [(&str, u32); 6] = [
@@ -29,11 +29,11 @@ const FILES: [(&str, u32); 6] = [
     ("usr/share/doc/spindle/operations.md", 0o644),
     ("usr/share/doc/spindle/copyright", 0o644),
 ];
-/// How long something may take that happens at once.
+/// The time limit for steps that normally take a moment.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SETTINGS: &str = "etc/spindle/spindle.toml";
 const UNIT: &str = "usr/lib/systemd/system/spindle.service";
-/// The unit's `StateDirectory`, and what the settings name.
+/// The unit's `StateDirectory`, which the settings name too.
 const DATA: &str = "var/lib/spindle";
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/spindle.service";
 
@@ -42,7 +42,7 @@ pub fn impossible_here() -> Option<&'static str> {
     (!nix::unistd::geteuid().is_root()).then_some("only root may install packages")
 }
 
-/// Builds the package, installs, upgrades and purges it, and looks at what each step leaves.
+/// Builds the package, installs, upgrades and purges it, and checks what each step leaves.
 pub fn check(of: Build) -> Result<()> {
     let package = build(of)?;
     let system = System::new()?;
@@ -64,7 +64,7 @@ pub fn check(of: Build) -> Result<()> {
     ensure!(shown.contains("/var/lib/spindle"), "its settings are {shown}");
     Unit::of(&system)?.check(&system)?;
 
-    // An upgrade keeps what somebody has changed, and so does a removal.
+    // An upgrade keeps changed settings, and so does a removal.
     let changed = system.read(SETTINGS)? + "log-level = \"warn\"\n";
     fs::write(system.path(SETTINGS), &changed)?;
     system.dpkg(&["--force-confdef", "--install", &package.to_string_lossy()])?;
@@ -73,7 +73,7 @@ pub fn check(of: Build) -> Result<()> {
     ensure!(!system.path("usr/bin/spindle").exists(), "the program is still there");
     ensure!(system.read(SETTINGS)? == changed, "a removal has taken the settings");
 
-    // A purge takes them, and leaves the jobs.
+    // A purge removes them, and leaves the jobs.
     let jobs = || Ok::<_, anyhow::Error>(fs::read_dir(system.path(DATA))?.count());
     let before = jobs()?;
     system.dpkg(&["--purge", "spindle"])?;
@@ -82,12 +82,12 @@ pub fn check(of: Build) -> Result<()> {
     Ok(())
 }
 
-/// What the installed unit says of starting the server.
+/// How the installed unit starts the server.
 struct Unit {
     /// The program, below the folder of the system, and its arguments.
     program: PathBuf,
     arguments: Vec<String>,
-    /// Its user and group, of those that the package has made.
+    /// The ids of its user and group, which the package has created.
     ids: (u32, u32),
 }
 
@@ -133,7 +133,7 @@ impl Unit {
         Ok(())
     }
 
-    /// What a command says to the server, which runs for no longer than that.
+    /// Runs a command against the server, which runs only meanwhile. Returns the command's output.
     fn serve(&self, system: &System, command: &[&str]) -> Result<String> {
         let folder = tempfile::tempdir_in(system.0.path())?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
@@ -170,7 +170,7 @@ fn build(of: Build) -> Result<PathBuf> {
     let builder = builder()?;
     let out = folder.join("spindle.deb");
     fs::create_dir_all(&folder)?;
-    // It is called as Cargo calls it. `--fast` packs less tightly.
+    // The program is called as Cargo calls it. `--fast` compresses less.
     let words = ["deb", "--package", "spindle", "--no-build", "--strip", "--fast", "--locked"];
     let out_text = out.to_string_lossy();
     call(builder, &[&words[..], &of.arguments(), &["--output", &out_text]].concat())?;
@@ -185,7 +185,7 @@ fn builder() -> Result<PathBuf> {
     let tools = target()?.join("tools");
     let path = tools.join("bin").join(name);
     if !path.exists() {
-        // A debug build: it takes half the time, and packs one program.
+        // A debug build takes half the time, and it only packs one program.
         let words = ["install", name, "--version", version, "--locked", "--debug", "--root"];
         cargo(&[&words[..], &[&tools.to_string_lossy()]].concat())?;
     }
@@ -201,7 +201,7 @@ impl System {
         for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc", "var/log"] {
             fs::create_dir_all(system.path(folder))?;
         }
-        // The server's user goes through it.
+        // The server's user must be able to enter it.
         fs::set_permissions(system.0.path(), fs::Permissions::from_mode(0o755))?;
         for file in ["var/lib/dpkg/status", "etc/passwd", "etc/group"] {
             fs::write(system.path(file), "")?;

@@ -1,7 +1,7 @@
-//! What may come into the lock file: `deny.toml` held against `cargo metadata`.
+//! Checks what may be in the lock file: `deny.toml` against `cargo metadata`.
 //!
-//! `cargo deny` reads the same file and knows more (advisories); it runs too where it is installed.
-//! This check needs nothing but Cargo, so every run of the tests makes it.
+//! `cargo deny` reads the same file and checks more (advisories); it runs too where it is
+//! installed. This check needs nothing but Cargo, so every run of the tests makes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use spdx::{Expression, ParseMode};
 
 use crate::workspace::{call, root};
 
-/// The part of `deny.toml` that this check holds to.
+/// The part of `deny.toml` that this check enforces.
 #[derive(Debug, Default)]
 struct Policy {
     /// Licences that may be used, as SPDX names them, exceptions included.

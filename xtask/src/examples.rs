@@ -1,8 +1,8 @@
-//! Which libraries have examples in the documentation of their code, which Cargo builds and runs.
+//! Finds the libraries that have examples in their documentation, which Cargo builds and runs.
 //!
 //! Few have any, and looking for them takes Cargo some seconds for each library. So those that have none say
-//! `doctest = false` in their `Cargo.toml`. (Naming the packages that have some to Cargo instead would build what they
-//! depend on with other features than for the tests, once more.)
+//! `doctest = false` in their `Cargo.toml`. (Naming only the packages that have some to Cargo would
+//! build their dependencies once more, with other features than for the tests.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// The words behind the mark of a block of code that is Rust; without any it is, too.
+/// The words after the fence of a code block that mean Rust; a block without any is Rust, too.
 const OF_RUST: [&str; 5] = ["rust", "no_run", "should_panic", "compile_fail", "ignore"];
-/// What libraries are: of those that are for other languages, too, Cargo runs the examples.
+/// The kinds of crates that count as libraries. Cargo also runs the examples of libraries for other
+/// languages if they are one of these too.
 const LIBRARIES: [&str; 2] = ["lib", "rlib"];
 
-/// Checks by what `cargo metadata` says that the libraries whose examples are run are those that have some.
+/// Checks with the output of `cargo metadata` that the libraries whose examples are run are those
+/// that have some.
 pub fn all_are_run(metadata: &Value) -> Result<()> {
     let mut found = 0;
     for package in metadata["packages"].as_array().context("Cargo names no packages")? {
@@ -69,7 +71,7 @@ fn is_example_in(code: &str) -> bool {
         line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
     });
     let marks = comments.filter_map(|comment| comment.trim().strip_prefix("```"));
-    // Every second one ends a block.
+    // Every second mark ends a block.
     marks.step_by(2).any(|words| words.split(',').all(|word| is_of_rust(word.trim())))
 }
 

@@ -1,5 +1,6 @@
-//! Tests print for half an hour, and what failed stands somewhere in the middle. It is kept, and told once more
-//! when all steps have ended. A test that hangs keeps nothing from being told: its program is killed.
+//! Tests print for half an hour, and failures are somewhere in the middle of the output. They are
+//! kept, and printed again when all steps have ended. A test that hangs does not prevent this,
+//! because its program is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -12,14 +13,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::kill_with_children;
 
-/// More lines of one program are not kept.
+/// The most lines of one program that are kept.
 const LINES_MAX: usize = 300;
-/// Tests that print nothing for so long hang. No crate is compiled for half as long.
+/// Tests that print nothing for this long hang. No crate takes half as long to compile.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
-/// Between two looks whether they do.
+/// The pause between two checks for that.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Runs one program of tests, and shows what it prints. An error has what it prints of failures.
+/// Runs one test program, and shows its output. An error has the part of the output that is about
+/// failures.
 pub fn run_alone(
     tests: &mut Command,
     shown: impl Write + Send,
@@ -64,7 +66,7 @@ fn run_watched(
     bail!("{}", failures.lines.join("\n"))
 }
 
-/// When something was printed last.
+/// The time of the last output.
 struct Heard(Mutex<Instant>);
 
 impl Default for Heard {
@@ -83,7 +85,8 @@ impl Heard {
     }
 }
 
-/// Kills a program, and what it runs, when it was silent for too long, until `ended`. Whether it was.
+/// Kills a program and its children if it is silent for too long before `ended`. Returns whether it
+/// did.
 fn watch(id: u32, heard: &Heard, silence_max: Duration, ended: &Receiver<()>) -> bool {
     let mut killed = false;
     while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -96,7 +99,7 @@ fn watch(id: u32, heard: &Heard, silence_max: Duration, ended: &Receiver<()>) ->
     killed
 }
 
-/// Copies what is printed, and keeps what `read` makes of its lines.
+/// Copies the output, and keeps what `read` makes of its lines.
 fn keep(
     from: Option<impl Read>,
     mut to: impl Write,
@@ -108,7 +111,7 @@ fn keep(
         from.into_iter().flat_map(|from| BufReader::new(from).split(b'\n').map_while(Result::ok));
     for line in lines {
         let line = String::from_utf8_lossy(&line);
-        // Whoever does not listen any more does not end the tests.
+        // A reader that has closed the output does not end the tests.
         let _ = writeln!(to, "{line}");
         heard.now();
         read(&mut failures, &line);
@@ -116,7 +119,7 @@ fn keep(
     failures
 }
 
-/// What is printed of failures.
+/// The output about failures.
 #[derive(Default)]
 struct Failures {
     is_among: bool,
@@ -141,7 +144,7 @@ impl Failures {
         self.is_among &= !line.starts_with("test result:");
     }
 
-    /// Cargo says which programs failed, and how one ended that did not come to its result.
+    /// Cargo reports which programs failed, and how a program without a result ended.
     fn of_cargo(&mut self, line: &str) {
         self.is_among |= line.starts_with("error");
         if self.is_among {
@@ -211,7 +214,7 @@ mod tests {
         run_alone(&mut Command::new("/nonexistent"), sink(), sink()).unwrap_err();
     }
 
-    /// Shows nothing of it: it would stand among what the real tests print.
+    /// Its output is not shown, because it would mix with that of the real tests.
     fn run_script(script: &str, silence_max: Duration) -> Result<()> {
         let (sink, tests) = (std::io::sink, &mut Command::new("sh"));
         run_watched(tests.args(["-c", script]), silence_max, sink(), sink())

@@ -28,7 +28,7 @@ pub fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Installs what runs them, in the target folder, if it is missing.
+/// Installs the program that runs them, in the target folder, if it is missing.
 pub fn install() -> Result<()> {
     let nightly = Command::new("cargo").args(["+nightly", "--version"]).output();
     ensure!(
@@ -53,8 +53,8 @@ pub fn run(name: &str, seconds: u64) -> Result<()> {
         format!("-timeout={SECONDS_MAX}"),
         "-verbosity=0".to_owned(),
         "-print_final_stats=1".to_owned(),
-        // A thread that is ending while the target returns looks like a leak. What grows reaches the limit
-        // of memory.
+        // A thread that is ending while the target returns looks like a leak. Real leaks reach the
+        // limit of memory.
         "-detect_leaks=0".to_owned(),
     ];
     let mut command = Command::new(tools()?.join("bin/cargo-fuzz"));

@@ -43,7 +43,8 @@ impl Language {
     }
 }
 
-/// Our library for Python: what tests it and looks at its types, its style and its age.
+/// Our library for Python, and the tools that test it and check its types, its style and the oldest
+/// Python that it runs on.
 const PYTHON: &str = "clients/python";
 const PYTHON_FOLDER: &str = "python-client";
 const PYTHON_TOOLS: [&str; 4] = ["pytest==9.2.0", "mypy==2.4.1", "ruff==0.17.5", "vermin==1.9.2"];
@@ -60,7 +61,7 @@ fn test_node(server: &Path) -> Result<()> {
     npm(&install_node()?, &["test"], Some(server))
 }
 
-/// Copies the sources of our library for Node, with what builds them; the folder.
+/// Copies the sources of our library for Node, with their build tools. Returns the folder.
 fn install_node() -> Result<PathBuf> {
     let folder = target()?.join(NODE_FOLDER);
     if folder.exists() {
@@ -99,7 +100,7 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs our library for Python from its folder; where to.
+/// Installs our library for Python from its folder. Returns the place.
 fn install_python_client() -> Result<PathBuf> {
     let folder = target()?.join(PYTHON_FOLDER);
     let source = root().join(PYTHON);

@@ -165,7 +165,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::NatsServer => nats::install_missing(),
         Chore::Screenshots => {
             packages::install_missing()?;
-            // Of the whole workspace: that is what is built for its tests.
+            // For the whole workspace, because that is what is built for its tests.
             cargo(&["test", "--workspace", "--test", "screenshots"])
         }
         Chore::Debian => {
@@ -197,7 +197,7 @@ fn test(long: bool) -> Result<()> {
     steps.run("client libraries", clients::install_missing);
     steps.run("alert rules", alert_rules);
     let mut programs = Vec::new();
-    // Cargo builds a package's programs with its tests, and this library is none.
+    // Cargo builds a package's programs with its tests, but not this library.
     let built = steps.run("tests and programs are built", || {
         programs = side_by_side::test_programs()?;
         Build::Debug.make(&["spindle-powercut"])
@@ -243,7 +243,8 @@ fn test(long: bool) -> Result<()> {
     steps.finish()
 }
 
-/// Runs all tests and what else mostly waits, side by side; with built programs also what needs them.
+/// Runs all tests and the other steps that mostly wait, side by side; with built programs also the
+/// steps that need them.
 fn run_tests(steps: &mut Steps, programs: Vec<Program>, built: bool) {
     let tests: Vec<String> = programs.iter().map(|program| program.name.clone()).collect();
     let mut all = Vec::new();
@@ -273,7 +274,7 @@ fn run_tests(steps: &mut Steps, programs: Vec<Program>, built: bool) {
     }
 }
 
-/// What is run beside the tests, with the programs that were built; what takes longest first.
+/// The steps that run beside the tests, with the programs that were built; the longest ones first.
 fn with_programs() -> Result<Vec<Program>> {
     let mut all = Vec::new();
     let mut add = |name: &str, program: PathBuf, arguments: &[&str]| {
@@ -306,8 +307,8 @@ fn server(built: bool) -> Result<PathBuf> {
     Build::Release.path("spindle")
 }
 
-/// Whether suites of the load generator start workers of client libraries: those that are named
-/// like it, and without a name all.
+/// Whether suites of the load generator start workers of client libraries: those named accordingly
+/// do, and without a name all suites run.
 fn measures_workers(args: &[String]) -> bool {
     let of_one = |arg: &String| arg == "--only" || arg.starts_with("--only=");
     let asks = args.iter().any(|arg| arg == "--help" || arg == "--against");
@@ -322,7 +323,7 @@ fn benchmark_suites() -> Result<()> {
     call(program, &["suite", "--quick", "--dir", &target.to_string_lossy()])
 }
 
-/// What raises the alerts that come with the server, and what does not.
+/// Tests what raises the alerts that come with the server, and what does not.
 fn alert_rules() -> Result<()> {
     let folder = root().join("deploy/prometheus");
     for (verb, file) in [("check", "alerts.yml"), ("test", "alerts_test.yml")] {

@@ -27,7 +27,8 @@ pub fn install_missing() -> Result<()> {
         let (package, unpacked) = (download(&folder)?, folder.join("unpacked"));
         call("dpkg-deb", &["-x", &package.to_string_lossy(), &unpacked.to_string_lossy()])?;
         ensure!(unpacked.join(PROGRAM).exists(), "the package {PACKAGE} brings no {PROGRAM}");
-        // In one step: an interrupted run leaves no half of a program that the next one believes.
+        // In one step, so that an interrupted run leaves no incomplete program that the next one
+        // would use.
         let place = folder.join("usr");
         if place.exists() {
             fs::remove_dir_all(&place)?;
@@ -51,7 +52,7 @@ fn download(folder: &Path) -> Result<PathBuf> {
         format!("Dir::Cache={}", place("cache")),
         // Root may write to the target folder, and the user that apt would change to may not.
         "APT::Sandbox::User=root".to_owned(),
-        // Of the archive's indexes, the one of packages only.
+        // Only the index of packages is fetched from the archive.
         "Acquire::Languages=none".to_owned(),
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
         "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
@@ -68,7 +69,7 @@ fn download(folder: &Path) -> Result<PathBuf> {
     files.filter(is_package).max().context("apt has brought no package")
 }
 
-/// The newer suite on the mirror that this machine uses, with the keys that it trusts.
+/// The newer suite on the mirror that this machine uses, with the keys that the machine trusts.
 fn source() -> Result<String> {
     let mut files = vec![Path::new(SOURCES).join("sources.list")];
     let more = fs::read_dir(Path::new(SOURCES).join("sources.list.d")).into_iter().flatten();
@@ -80,8 +81,8 @@ fn source() -> Result<String> {
     Ok(format!("Types: deb\nURIs: {mirror}\nSuites: {SUITE}\nComponents: main\n{keys}"))
 }
 
-/// Mirrors of Debian's main archive in a file of apt's sources, of either format, each with the line
-/// of the newer format that says whose signatures count.
+/// Mirrors of Debian's main archive in a file of apt's sources, of either format, each with the
+/// line of the newer format that names the trusted keys.
 fn sources_in(text: &str) -> Vec<(String, String)> {
     let is_archive = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
     let mut found = Vec::new();

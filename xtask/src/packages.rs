@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-/// What the tests need, and the package that brings it: a program by its name, a file by its path,
-/// or anything else by a command that succeeds when it is there.
+/// What the tests need, and the package that provides it: a program by its name, a file by its
+/// path, or anything else by a command that succeeds if it is there.
 const NEEDED: &[(&str, &str)] = &[
     ("beanstalkd", "beanstalkd"),
     ("redis-server", "redis-server"),
@@ -90,7 +90,7 @@ fn is_there(sign: &str) -> bool {
         return asked.status().is_ok_and(|status| status.success());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Daemons live in sbin folders, which a user's PATH may not have.
+    // Daemons are in sbin folders, which may be missing from a user's PATH.
     let more = ["/usr/sbin", "/usr/local/sbin"].map(Into::into);
     std::env::split_paths(&path)
         .chain(more)

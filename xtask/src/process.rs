@@ -9,7 +9,7 @@ use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Between two looks at a program that is to end.
+/// The pause between two checks of a program that is to end.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running program; dropping it kills it.
@@ -31,13 +31,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is what is wanted.
+        // Both fail if it has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Kills a program and those that it runs, and not those that they run.
+/// Kills a program and its children, but not their children.
 pub fn kill_with_children(id: u32) {
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

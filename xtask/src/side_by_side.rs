@@ -16,7 +16,7 @@ use crate::workspace::{cargo_path, root};
 
 /// A program to run.
 pub struct Program {
-    /// What it is called in what is printed.
+    /// Its name in the output.
     pub name: String,
     pub command: Command,
 }
@@ -54,7 +54,7 @@ fn run_one(Program { name, mut command }: Program) -> Ended {
     let (mut printed, mut errors) = (Vec::new(), Vec::new());
     let outcome = failures::run_alone(&mut command, &mut printed, &mut errors);
     let took = began.elapsed();
-    // Nobody who does not listen any more ends the tests.
+    // A reader that has closed the output does not end the tests.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "--> {name}: {:.1} s", took.as_secs_f64());
     let _ = out.write_all(&errors).and_then(|()| out.write_all(&printed));

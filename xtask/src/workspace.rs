@@ -18,7 +18,7 @@ pub fn target() -> Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
-/// This program, to be started once more. Cargo may have built it anew since it began.
+/// The path of this program, to start it again. Cargo may have rebuilt it since it began.
 pub fn itself() -> Result<PathBuf> {
     Ok(target()?.join("debug").join("xtask"))
 }
@@ -28,7 +28,7 @@ pub fn itself() -> Result<PathBuf> {
 pub enum Build {
     /// As they are shipped, and measured.
     Release,
-    /// As tests have them: built for debugging, with what all other tests are built of.
+    /// As for tests: debug builds, which share their dependencies with all other tests.
     Debug,
 }
 
@@ -62,7 +62,7 @@ impl Build {
         cargo(&args)
     }
 
-    /// The arguments by which Cargo's commands of others know it.
+    /// The arguments that select it in third-party Cargo commands.
     pub fn arguments(self) -> [&'static str; 2] {
         ["--profile", self.profile()]
     }

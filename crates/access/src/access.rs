@@ -1,4 +1,5 @@
-//! What doors hold: the identities that are in force, and whether everybody is asked.
+//! What doors hold: the identities that are in force, and whether everybody must identify
+//! themselves.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::login::Login;
 use crate::token::Digest;
 use crate::tokens::{Stamp, Tokens, TokensError};
 
-/// Who may come in through a door. Clones are the same.
+/// Who may come in through a door. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Access {
     source: Arc<Source>,
@@ -26,7 +27,7 @@ pub struct Access {
     faults: Faults,
 }
 
-/// What time it is, for the ends of tokens.
+/// What time it is, for the expiry of tokens.
 #[derive(Clone)]
 struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
@@ -47,25 +48,25 @@ impl fmt::Debug for Clock {
 struct Source {
     path: Option<PathBuf>,
     tokens: RwLock<Arc<Tokens>>,
-    /// Rises whenever `tokens` are others.
+    /// Rises whenever `tokens` changes.
     generation: AtomicU64,
     /// What the file was when it was looked at last.
     seen: Mutex<Option<Stamp>>,
 }
 
-/// What came of looking at the tokens file again.
+/// The result of looking at the tokens file again.
 #[derive(Debug)]
 pub enum Look {
     /// It is as it was.
     Unchanged,
     /// It has changed and is in force, with this many entries.
     Read(usize),
-    /// It has changed and cannot be used: what was in force before still is.
+    /// It has changed and cannot be used: the identities from before stay in force.
     Kept(TokensError),
 }
 
 impl Look {
-    /// Says in the log what came of it, if anything did.
+    /// Logs the result, unless nothing has changed.
     pub fn log(&self) {
         match self {
             Look::Unchanged => {}
@@ -78,12 +79,13 @@ impl Look {
 }
 
 impl Access {
-    /// Everybody may do everything who presents no token. No token is known.
+    /// Everybody who presents no token may do everything. No token is known.
     pub fn open() -> Access {
         Access::of_source(Source::default())
     }
 
-    /// The identities of a tokens file. Nobody has to say who they are: see [`Access::required`].
+    /// The identities of a tokens file. Nobody has to identify themselves: see
+    /// [`Access::required`].
     ///
     /// # Errors
     ///
@@ -109,7 +111,7 @@ impl Access {
         }
     }
 
-    /// Identities that are in no file. Nobody has to say who they are: see [`Access::required`].
+    /// Identities that are in no file. Nobody has to identify themselves: see [`Access::required`].
     pub fn of_tokens(tokens: Tokens) -> Access {
         let access = Access::open();
         access.replace(tokens);
@@ -122,19 +124,19 @@ impl Access {
         self.source.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The same identities, for a door that asks everybody who they are, or not.
+    /// The same identities, for a door that requires everybody to identify themselves, or does not.
     #[must_use]
     pub fn required(&self, is_required: bool) -> Access {
         Access { is_required, ..self.clone() }
     }
 
-    /// The same, with limits on how often somebody may ask.
+    /// The same, with limits on how often clients may send requests.
     #[must_use]
     pub fn with_rates(self, rates: Option<Arc<RequestRates>>) -> Access {
         Access { rates, ..self }
     }
 
-    /// The same by another clock: tests let time pass with it.
+    /// The same with another clock, with which tests let time pass.
     #[must_use]
     pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Access {
         Access { clock: Clock(Arc::new(clock)), ..self }
@@ -157,8 +159,7 @@ impl Access {
         Login::new(self.clone(), certificate)
     }
 
-    /// Looks whether the file has changed, and reads it if so. It costs one call of the system if
-    /// not.
+    /// Looks whether the file has changed, and reads it if so. If not, this costs one system call.
     pub fn look_again(&self) -> Look {
         let Some(path) = &self.source.path else { return Look::Unchanged };
         let mut seen = self.source.seen.lock();

@@ -4,11 +4,11 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// Nobody is asked whether a request may be done.
+    /// No request is checked for permission.
     pub unasked: bool,
-    /// The role is asked for, and not whether the queue fits a pattern.
+    /// The role is checked, but not whether the queue fits a pattern.
     pub queue_unasked: bool,
-    /// Nobody looks whether an identity's time is over.
+    /// It is not checked whether an identity has expired.
     pub expiry_unseen: bool,
     /// A connection keeps the identity that it came with, however the tokens file has changed.
     pub tokens_kept: bool,

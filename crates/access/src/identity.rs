@@ -1,4 +1,4 @@
-//! Who somebody is, by one entry of the tokens file.
+//! An identity: one entry of the tokens file.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use spindle_core::glob;
 use crate::denied::Denied;
 use crate::role::{Role, Roles};
 
-/// One entry of the tokens file, without what proves it.
+/// One entry of the tokens file, without the token or certificate that proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     name: Arc<str>,
@@ -59,7 +59,7 @@ impl Identity {
         &self.name
     }
 
-    /// Until when it works; none: for good.
+    /// Until when it is valid; none: without an end.
     pub fn expires(&self) -> Option<SystemTime> {
         self.expires
     }
@@ -69,7 +69,8 @@ impl Identity {
         self.is_unlimited
     }
 
-    /// Whether it has a role, and its time is not over. A clock is only asked if it has an end.
+    /// Whether it has a role, and its time is not over. The clock is only read if the identity has
+    /// an expiry.
     pub(crate) fn has(&self, role: Role, now: impl FnOnce() -> SystemTime) -> Result<(), Denied> {
         if self.expires.is_some_and(|expires| expires <= now()) {
             return Err(Denied::Expired);

@@ -1,4 +1,4 @@
-//! One connection's right to do something, asked at each request.
+//! One connection's permissions, checked at each request.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,30 +17,30 @@ use crate::token::Digest;
 
 /// What a request is about.
 pub enum Target<'a, 'q> {
-    /// No queue: the server itself, or what the connection has already.
+    /// No queue: the server itself, or something the connection has already.
     Server,
     /// A queue.
     Queue(&'a [u8]),
     /// All of these queues.
     Queues(&'a mut dyn Iterator<Item = &'q [u8]>),
-    /// A job, by the queue it is in. It is only looked up for identities that are limited to some
-    /// queues; none: there is no such job.
+    /// A job, by the queue it is in. The queue is only looked up for identities that are limited to
+    /// some queues; none: there is no such job.
     Job(&'a mut dyn FnMut() -> Option<Bytes>),
-    /// What there is, whatever its queue.
+    /// Everything, whatever its queue.
     AllQueues,
 }
 
-/// What a connection has presented, and who that is.
+/// What a connection has presented, and the identity that belongs to it.
 ///
-/// The identity is kept. It is looked up again when the tokens file has been read anew, which one
-/// load of a counter tells.
+/// The identity is kept. It is looked up again when the tokens file has been read anew; one load of
+/// a counter tells that.
 #[derive(Clone)]
 pub struct Login {
     access: Access,
     presented: Presented,
     standing: Standing,
     generation: u64,
-    /// Where the client is; none: on this machine, as far as is known.
+    /// The client's address; none: on this machine, as far as is known.
     address: Option<IpAddr>,
     /// The queue that fitted a pattern of the identity last: most connections are about one queue.
     fitted: Vec<u8>,
@@ -50,16 +50,16 @@ pub struct Login {
 #[derive(Clone)]
 enum Presented {
     Nothing,
-    /// None: too long for a token, so that it is none.
+    /// None: the text is too long to be a token.
     Token(Option<Digest>),
     /// The common name of a certificate that was verified.
     Certificate(Arc<str>),
 }
 
-/// What the presented amounts to.
+/// What the connection may do by what it has presented.
 #[derive(Clone)]
 enum Standing {
-    /// Everything is allowed: the door asks nobody, and nothing was presented.
+    /// Everything is allowed: the door does not require an identity, and nothing was presented.
     Open,
     Denied(Denied),
     Known(Arc<Identity>),
@@ -82,8 +82,8 @@ impl Login {
         Login { address: Some(address), ..self }
     }
 
-    /// Counts a request. To be asked once for each, before anything else, by doors whose clients
-    /// understand a refusal.
+    /// Counts a request. Doors whose clients understand a refusal call it once for each request,
+    /// before anything else.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl Login {
         }
     }
 
-    /// A token is presented, in place of what was before. One that is not known binds the
-    /// connection all the same: to nothing.
+    /// A token is presented, in place of what was before. After a token that is not known, the
+    /// connection may do nothing.
     ///
     /// # Errors
     ///
@@ -129,28 +129,28 @@ impl Login {
         }
     }
 
-    /// As [`Login::present`], with the digest of a token: for a node of the cluster that was shown the token. Text
-    /// that is no digest is that of a token that nobody has.
+    /// As [`Login::present`], with the digest of a token: as passed on by the node of the cluster that was shown
+    /// the token. Text that is not a digest stands for a token that nobody has.
     pub fn present_digest(&mut self, digest: &str) {
         self.presented = Presented::Token(Digest::parse(digest));
         self.look_up();
     }
 
-    /// What another node of the cluster is to be told of who this is, beside its certificate: the digest of its
+    /// What another node of the cluster is told about this identity, besides its certificate: the digest of its
     /// token, or nothing.
     pub fn digest(&self) -> String {
         match &self.presented {
-            // Of what is too long to be one, no digest was made.
+            // The text was too long to be a token, so it has no digest.
             Presented::Token(digest) => digest.map_or_else(|| "-".to_owned(), |it| it.to_string()),
             Presented::Nothing | Presented::Certificate(_) => String::new(),
         }
     }
 
-    /// Whether a request may be done that needs this role, for what it is about.
+    /// Whether a request that needs this role may be done on this target.
     ///
     /// # Errors
     ///
-    /// Why not: first who it is, then the role, then the queue.
+    /// Why not. The identity is checked first, then the role, then the queue.
     pub fn authorize(&mut self, role: Role, target: Target<'_, '_>) -> Result<(), Denied> {
         let faults = self.access.faults();
         if faults.unasked {
@@ -195,7 +195,8 @@ impl Login {
         }
     }
 
-    /// Whether everything is allowed: nothing was presented, and the door does not ask.
+    /// Whether everything is allowed: nothing was presented, and the door does not require an
+    /// identity.
     pub fn is_open(&self) -> bool {
         matches!(self.standing, Standing::Open)
     }
@@ -213,7 +214,7 @@ impl Login {
         }
     }
 
-    /// Who it is, for the audit log. To be asked when a request is authorized: it is for that one.
+    /// Who it is, for the audit log. To be called when a request is authorized, for that request.
     pub fn actor(&self, door: Origin) -> Actor {
         let kind = match (&self.standing, &self.presented) {
             (Standing::Known(_), Presented::Token(_)) => ActorKind::Token,
@@ -226,7 +227,7 @@ impl Login {
     }
 
     fn look_up(&mut self) {
-        // First the generation: what is read after it is at least as new.
+        // The generation first: anything read after it is at least as new.
         self.generation = self.access.generation();
         self.fitted.clear();
         let nothing = || {
@@ -241,7 +242,7 @@ impl Login {
             Presented::Token(digest) => digest
                 .and_then(|digest| self.access.by_digest(digest))
                 .map_or(Standing::Denied(Denied::UnknownToken), Standing::Known),
-            // A certificate that nobody gave roles is what the connection is made with, not a claim.
+            // A certificate without roles only secures the connection; it claims no identity.
             Presented::Certificate(name) => {
                 self.access.by_certificate(name).map_or_else(nothing, Standing::Known)
             }

@@ -9,10 +9,10 @@ use nix::fcntl::OFlag;
 
 /// A longer secret is refused.
 const BYTES_MAX: u64 = 1024;
-/// What all but owner and group may do with the file: nothing.
+/// The permissions of all but owner and group, which must be none.
 const OTHERS: u32 = 0o007;
 
-/// Why a file with a secret cannot be used. The text says nothing of what is in it.
+/// Why a file with a secret cannot be used. The text reveals nothing of its contents.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// It is not there, or may not be read.
@@ -133,7 +133,7 @@ mod tests {
         assert!(read_secret(&folder.path().join("none")).is_err());
     }
 
-    /// Who waits for a pipe looks at no change any more, and cannot be asked to end.
+    /// A thread that waits for a pipe sees no more changes, and cannot be asked to end.
     #[test]
     fn a_file_that_is_read_again_is_no_pipe_and_no_folder() {
         let folder = TempDir::new().unwrap();

@@ -57,7 +57,7 @@ impl Token {
         &self.0
     }
 
-    /// What the tokens file has of it.
+    /// Its digest, which the tokens file has.
     pub fn digest(&self) -> Digest {
         Digest(Sha256::digest(&self.0).into())
     }

@@ -15,8 +15,8 @@
 //! queues = ["*"]
 //! ```
 //!
-//! Errors name the line and the field, and never what stands there: somebody may have put a token
-//! in its place.
+//! Errors name the line and the field but never quote the value: somebody may have put a token
+//! there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Metadata};
@@ -102,7 +102,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Reads a file that others may not.
+    /// Reads a file that others may not read.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Tokens {
         Ok((tokens, Stamp::from(&metadata)))
     }
 
-    /// Reads a file, for who wants to know what is in it.
+    /// Reads a file, for callers that want to know what is in it.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Tokens {
         self.by_digest.len() + self.by_certificate.len()
     }
 
-    /// Whether there is none: never of a file.
+    /// Whether there is none, which is never so for a file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -172,7 +172,7 @@ impl Tokens {
         }
         let line_at = |offset: usize| 1 + text.bytes().take(offset).filter(|b| *b == b'\n').count();
         let document: Document = toml::from_str(text).map_err(|error: toml::de::Error| {
-            // Its message may quote what stands there.
+            // Its message may quote the value.
             let line = error.span().map_or(0, |span| line_at(span.start));
             (line, format!("it must be TOML with tables [[token]] of {FIELDS}"))
         })?;
@@ -237,7 +237,7 @@ struct Document {
     token: Vec<Spanned<BTreeMap<String, Spanned<Value>>>>,
 }
 
-/// What is wrong, and at which byte; none: with the entry as a whole.
+/// What is wrong, and at which byte; none: the entry as a whole.
 struct Wrong {
     at: Option<usize>,
     reason: String,

@@ -88,7 +88,7 @@ fn limits_hold_at_the_limit_and_one_above() {
         let bytes = usize::try_from(FILE_BYTES_MAX).unwrap() + more - whole().len();
         let text = whole() + &"#".repeat(bytes);
         assert_eq!(Tokens::parse(&text).is_ok(), is_right);
-        // What is behind the limit of a file is not read, which is no reason to take the rest.
+        // Anything beyond the size limit is not read, but that is no reason to accept the rest.
         fs::write(&path, text).unwrap();
         assert_eq!(Tokens::of_file(&path).is_ok(), is_right);
     }

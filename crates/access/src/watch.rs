@@ -10,8 +10,8 @@ use crate::access::Access;
 /// How long a change of the file takes to be seen, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Reads the tokens file again whenever it changes, until it is dropped. By the file's times,
-/// number and size, not by a signal: so it works the same where files come from a mount.
+/// Reads the tokens file again whenever it changes, until it is dropped. It compares the file's
+/// times, number and size and needs no signal, so it works the same for mounted files.
 #[derive(Debug)]
 pub struct Watch {
     /// Dropped to end the thread.

@@ -55,7 +55,7 @@ pub fn check(disk: &dyn Disk, parts_of: PartsOf) -> Result<Checked, BackupError>
     Ok(Checked { manifest, findings })
 }
 
-/// Nobody writes to a medium that can only be read.
+/// A read-only medium needs no lock.
 fn lock_if_writable(disk: &dyn Disk) -> Result<Option<FolderLock>, BackupError> {
     match disk.lock() {
         Ok(lock) => Ok(Some(lock)),

@@ -25,7 +25,7 @@ pub enum BackupError {
     /// The manifest can not be used.
     #[error("{folder}/manifest.json will not do: {reason}")]
     Manifest { folder: String, reason: String },
-    /// What the source lists is no log.
+    /// The source's listing is not a log.
     #[error("the source lists segments that are no log: {reason}")]
     Listing { reason: String },
     /// The folder has the backup of another log.
@@ -34,7 +34,7 @@ pub enum BackupError {
          restored ({reason}): back up to a new folder"
     )]
     OtherLog { folder: String, reason: String },
-    /// A copy is not what its source says, or not what the manifest says.
+    /// A copy is not what its source, or the manifest, says.
     #[error("{folder}/{file}: {reason}")]
     Damaged { folder: String, file: String, reason: String },
     /// The source dropped segments faster than they were copied.
@@ -48,12 +48,12 @@ pub enum BackupError {
     /// The log that is backed up does not give a record.
     #[error("record {at} of the log cannot be read: {reason}")]
     Record { at: Position, reason: String },
-    /// The log that was to be filled has something else.
+    /// The log that was to be filled holds something else.
     #[error(
         "the log holds other records than the backup ({reason}): restore to a log that is not there yet"
     )]
     OtherRecords { reason: String },
-    /// Somebody else has appended to a log that is filled.
+    /// Another process has appended to a log while it was being filled.
     #[error(
         "another process has appended record {at} to the log while it was restored: stop all servers of that log, \
          remove it, and run the restore again"

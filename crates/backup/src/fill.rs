@@ -13,7 +13,7 @@ use spindle_log::{
 
 use crate::{error::BackupError, manifest::Manifest};
 
-/// How long a log may not say what became of a record: a stream elects a leader in 10 s.
+/// How long a log may leave the outcome of a record open: a stream elects a leader in 10 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Appends all records of a backup, which was checked, to a log that was opened with
@@ -91,8 +91,7 @@ impl From<CopyError> for Stop {
     }
 }
 
-/// Appends records in order, as many at a time as the log likes, and again those of which it does not know whether it
-/// has them.
+/// Appends records in order, as many at a time as the log takes, and submits those again whose outcome is unknown.
 struct Appender<'a> {
     log: &'a dyn SharedLog,
     /// Those that are not known to be committed, oldest first.
@@ -120,7 +119,7 @@ impl Appender<'_> {
         Ok(())
     }
 
-    /// Submits what is pending, unless the log takes nothing before it has been asked what became of the rest.
+    /// Submits what is pending, unless the log takes nothing before the answers of the others were taken.
     fn submit(&mut self) -> Result<(), BackupError> {
         while let Some((at, record)) = self.pending.get(self.submitted) {
             let at = *at;

@@ -8,12 +8,12 @@
 //!  └───────────────────┘  only         └──────────────────────┘  first      └────────────────┘
 //! ```
 //!
-//! - `source`: where segments come from; [`FolderSource`] is a folder that nobody serves
+//! - `source`: where segments come from; [`FolderSource`] is a folder that no server works on
 //! - `manifest`: the backup's table of contents
-//! - `take`: [`back_up`] copies what is new and replaces the manifest; `segment` copies one segment
-//! - `records`: [`back_up_records`] does the same of a log that keeps no files
+//! - `take`: [`back_up`] copies new bytes and replaces the manifest; `segment` copies one segment
+//! - `records`: [`back_up_records`] does the same for a log that keeps no files
 //! - `check`: [`check`] reads a backup and says whether all of it is there and sound
-//! - `restore`: [`restore`] makes a data folder of it; `fill`: [`fill`] fills a log that keeps no files
+//! - `restore`: [`restore`] makes a data folder from it; `fill`: [`fill`] fills a log that keeps no files
 //!
 //! What a backup relies on: a segment grows at its end only and never changes once the next one has
 //! begun. So a copy is continued where it ended, and copies that the old manifest names stay good

@@ -44,7 +44,7 @@ pub struct Manifest {
 /// A copy of a segment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// Its file. What is behind `bytes` of it is no part of the backup.
+    /// Its file. Bytes in it beyond the first `bytes` are not part of the backup.
     pub file: String,
     /// What is in it.
     #[serde(flatten)]

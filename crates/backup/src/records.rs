@@ -1,8 +1,8 @@
-//! Takes a backup of a log that keeps no files: its records are written as copies of segments that it might have.
+//! Takes a backup of a log that keeps no files: its records are written as if they were copies of segments.
 //!
-//! There is nothing to list: the copies are cut here, and the manifest says how far they go. So a backup is continued
-//! behind its last record, if that one stands in the log as it stands in the copy. What the log has trimmed is dropped
-//! by whole copies, as a log drops segments.
+//! There are no segments to list: this module decides where each copy ends, and the manifest says how far they go. So a
+//! backup is continued behind its last record, if the log has the same record there as the copy. Records that the log
+//! has trimmed are dropped by whole copies, as a log drops segments.
 
 use std::{mem, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     take::{LISTINGS_MAX, Taken, drop_others, refuse_foreign},
 };
 
-/// A copy that has so many bytes is followed by another one.
+/// Once a copy has this many bytes, the next one is begun.
 const COPY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Records in order, as [`RecordSource::read`] gives them. Ends after the first error.
@@ -27,7 +27,7 @@ pub type Records<'a> = Box<dyn Iterator<Item = Result<Stored, ReadError>> + 'a>;
 /// A log that keeps no files.
 pub trait RecordSource {
     /// Looks at the log as it is now: which one it is, the oldest position that it has, and the one behind its newest
-    /// record. The end MUST be looked for after the beginning, so that all is there that a trim relied upon.
+    /// record. The end MUST be looked up after the beginning, so that everything that a trim relied upon is there.
     fn look(&mut self) -> Result<Found, BackupError>;
 
     /// The records from a position on up to the end that was found. With `behind`, the newest record of the backup, they
@@ -246,7 +246,7 @@ fn begin_copy(
     before: Option<&SegmentFacts>,
 ) -> Result<(Kept, CopyWriter), BackupError> {
     let file = copy_name(first);
-    // One that an interrupted backup has left.
+    // A file that an interrupted backup has left.
     remove_if_there(disk, &file)?;
     let created = disk.create(&file).map_err(BackupError::failed(disk, "create", &file))?;
     let writer = CopyWriter::begin(created, disk.salt(), first, before);

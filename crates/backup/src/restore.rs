@@ -15,10 +15,11 @@ use crate::{
 };
 
 const PIECE_BYTES: usize = 1024 * 1024;
-/// A segment without a record gets room for some: no other may have its name.
+/// A segment without a record gets room for some, since no other segment may have its name.
 const EMPTY_SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// What is prepared for the next segment is the server's business: as little as can be.
+/// The size of the spare for the next segment: as small as possible, since the server prepares its
+/// own.
 const SPARE_BYTES: u64 = 4096;
 
 /// A folder that was restored.
@@ -28,8 +29,8 @@ pub struct Restored {
     pub manifest: Manifest,
 }
 
-/// Checks all of a backup, and copies it to an empty folder as the log that it was. What is left by
-/// a restore that was interrupted counts as empty.
+/// Checks all of a backup, and copies it to an empty folder as the log that it was. A folder with
+/// only the remains of an interrupted restore counts as empty.
 ///
 /// # Errors
 ///

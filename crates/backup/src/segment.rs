@@ -1,4 +1,5 @@
-//! Copies one segment: continues the copy that is there, or makes one, and checks what came.
+//! Copies one segment: continues the copy that is there, or makes one, and checks the bytes
+//! received.
 
 use std::{
     io,
@@ -59,8 +60,8 @@ struct Begun {
 }
 
 impl Copier<'_> {
-    /// Makes the copy of a segment what is `wanted`. `kept` is what the old manifest has of it, which
-    /// is never changed. Everything but the file's name is durable then.
+    /// Makes the copy of a segment match `wanted`. `kept` is the part that the old manifest has, which is never
+    /// changed. Everything but the file's name is durable then.
     pub fn copy(
         &mut self,
         source: &mut dyn Source,
@@ -129,8 +130,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Makes a copy durable. One that can not be made so goes, where the old manifest does not need
-    /// it: it may read well until the next power cut, and would be believed.
+    /// Makes a copy durable. A copy that can not be made durable is removed, unless the old
+    /// manifest needs it: it might read well until the next power cut, and would be believed.
     fn sync(&self, file: &dyn DiskFile, name: &str, is_kept: bool) -> Result<(), BackupError> {
         file.sync().map_err(|error| {
             if !is_kept {
@@ -170,7 +171,7 @@ impl Copier<'_> {
                 sleep((begun.elapsed() * RESTS).min(REST_MAX));
             }
         }
-        // What a killed process left was read, but maybe never synced.
+        // Bytes that a killed process left were read, but maybe never synced.
         self.sync(&*file, name, is_kept)?;
         let checked = check_copy(&file, wanted.bytes, facts.as_ref(), self.parts_of);
         let mut checked = checked.map_err(|error| BackupError::of_copy(self.disk, name, error))?;

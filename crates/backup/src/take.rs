@@ -1,4 +1,5 @@
-//! Takes a backup: copies what is new, then replaces the manifest, then drops what it needs no more.
+//! Takes a backup: copies new bytes, then replaces the manifest, then removes copies that it no
+//! longer needs.
 
 use std::io;
 
@@ -11,8 +12,9 @@ use crate::{
     source::{Listing, Source, SourceError},
 };
 
-/// Listings taken for one backup. Each new one lacks segments that were dropped, and what is copied
-/// stays: only a server that drops them faster than they are copied needs many.
+/// How many listings are taken for one backup. Each new one lacks segments that were dropped since,
+/// and copies made so far stay: only a server that drops segments faster than they are copied needs
+/// many.
 pub(crate) const LISTINGS_MAX: usize = 100;
 
 /// How a backup is taken.
@@ -33,7 +35,8 @@ pub struct Taken {
     pub copied_bytes: u64,
     /// How many copies of the one before were dropped.
     pub dropped: usize,
-    /// The log had dropped what would continue the backup before, so nothing of that was kept.
+    /// The log had dropped the records that would continue the backup before, so nothing of that
+    /// was kept.
     pub begun_anew: bool,
 }
 

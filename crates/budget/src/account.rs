@@ -31,8 +31,8 @@ impl Account {
         }
     }
 
-    /// The holder has this many bytes more. A few are not counted, and not when they are
-    /// [removed](Account::remove) either.
+    /// The holder has this many bytes more. A few are not counted, neither here nor when they are
+    /// [removed](Account::remove).
     pub fn add(&self, bytes: usize) {
         if bytes > FREE_BYTES {
             self.change(|held| held.saturating_add(bytes).min(CLOSED - 1));
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(bench.held(), 50 * 1024 + 1);
         assert_eq!(bench.budget.readings().closed, 1);
         assert_eq!(accounts.each_ref().map(Account::is_closed), [false, true, false]);
-        // What is left when the largest has gone is just within the limit: nobody else goes.
+        // Without the largest, the rest is just within the limit: no other is closed.
         accounts[2].set(70 * KIB);
         let larger = bench.account(4, 71 * KIB);
         assert_eq!((bench.asked(), bench.held()), (vec![2, 4], 100 * 1024));

@@ -1,9 +1,9 @@
-//! Bytes that clients make the server hold, limited in all.
+//! A limit on the bytes that all clients together make the server hold.
 //!
 //! A limit for each connection does not protect a server: thirty clients that each stay below it
 //! can hold more than the machine has. A [`Budget`] limits what all of them hold together. There
-//! are two ([`Budgets`]): what has come in and is not a whole request yet, and answers that clients
-//! do not read. Sockets of lines and packets, HTTP and the jobd master share them.
+//! are two ([`Budgets`]): input that is not a whole request yet, and answers that clients do not
+//! read. Sockets of lines and packets, HTTP and the jobd master share them.
 //!
 //! # How it works
 //!
@@ -12,14 +12,15 @@
 //! use. When the total exceeds the limit, the account with the most is closed, then the next, until
 //! there is room. So a small request never pays for a large one.
 //!
-//! - Up to [`FREE_BYTES`] count as nothing. Whoever holds no more compares two numbers and touches
-//!   no memory of others.
-//! - Whoever holds more swaps the number in its account and adds the difference to the total: two
+//! - Up to [`FREE_BYTES`] count as nothing. A holder of no more than that compares two numbers and
+//!   touches no memory that others use.
+//! - A holder of more swaps the number in its account and adds the difference to the total: two
 //!   atomic operations. There is no lock, except when an account counts for the first time.
-//! - Who makes the total exceed the limit searches all accounts under a lock, one load for each.
-//! - A closed account counts no more; its holder is asked to let go ([`Holder::let_go`]), which it
-//!   does a moment later. Until then the server holds more than the limit, at most by what was
-//!   closed.
+//! - The holder that makes the total exceed the limit searches all accounts under a lock, one load
+//!   for each.
+//! - A closed account no longer counts; its holder is asked to let go ([`Holder::let_go`]), which
+//!   it does a moment later. Until then the server may exceed the limit, at most by the bytes of
+//!   the closed accounts.
 //!
 //! When a flood has ended, the allocator still has its memory: [`Trimmer`] gives that back.
 
@@ -38,7 +39,7 @@ pub const FREE_BYTES: usize = 4 * 1024;
 /// The budgets of a server.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    /// What has come in and is no whole request yet, or waits for the room to begin.
+    /// Input that is not a whole request yet, or that waits for room to begin.
     pub input: Budget,
     /// Answers that have not left.
     pub output: Budget,

@@ -1,4 +1,4 @@
-//! The total of a budget, and who is closed when it is exceeded.
+//! The total of a budget, and which accounts are closed when it is exceeded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::trim::Falls;
 /// What a budget limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What has come in and is no whole request yet.
+    /// Input that is not a whole request yet.
     Input,
     /// Answers that have not left.
     Output,
@@ -32,7 +32,7 @@ impl Kind {
 /// Lets go of bytes when they are too many.
 pub trait Holder: Send + Sync {
     /// Holder `number` held the most when the budget of this kind was exceeded: it closes its
-    /// connection. Called once for an account at most, by whatever thread exceeded the budget: it
+    /// connection. Called at most once for an account, by the thread that exceeded the budget: it
     /// MUST return at once and MUST NOT call the budget.
     fn let_go(&self, number: u64, kind: Kind);
 }
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     number: u64,
 }
 
-/// Stands for the bytes of an account that counts no more.
+/// Stands for the bytes of an account that no longer counts.
 pub(crate) const CLOSED: usize = usize::MAX;
 
 /// A budget at this moment. The numbers may be a moment apart.
@@ -98,7 +98,7 @@ impl Budget {
         self.0.kind
     }
 
-    /// An account that holds nothing. `number` is what `holder` knows it by.
+    /// An account that holds nothing. `holder` knows it by `number`.
     pub fn open(&self, holder: Arc<dyn Holder>, number: u64) -> Account {
         Account::new(self.clone(), holder, number)
     }
@@ -113,7 +113,7 @@ impl Budget {
         }
     }
 
-    /// Who is to hear when a flood has ended.
+    /// Notices when a flood has ended.
     pub(crate) fn falls(&self) -> &Falls {
         &self.0.falls
     }

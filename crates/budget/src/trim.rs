@@ -1,8 +1,8 @@
 //! Memory goes back to the system after a flood.
 //!
-//! The allocator keeps what was freed for the next who asks, which after a flood is most of the
-//! memory that the process has. To give it back takes a walk through all free memory, under the
-//! allocator's locks: so that is done once a flood has ended, not for each large buffer.
+//! The allocator keeps freed memory for later requests; after a flood that is most of the memory
+//! that the process has. Giving it back takes a walk through all free memory, under the allocator's
+//! locks, so it is done once a flood has ended, not for each large buffer.
 
 use std::io;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -38,7 +38,7 @@ impl Trimmer {
         let thread = thread::Builder::new().name("spindle-trim".to_owned());
         let thread = thread.spawn(move || {
             while heard.wait_for_fall() {
-                // What is let go of at the end of a flood is let go of by many threads.
+                // At the end of a flood, many threads let go of their bytes.
                 if heard.is_over_within(SETTLING) {
                     return;
                 }

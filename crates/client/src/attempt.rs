@@ -19,14 +19,14 @@ use crate::new_job::millis;
 use crate::reporter::{LeaseReport, Reporter};
 use crate::task::{Before, Failure, JobContext, Task};
 
-/// A cancelled job is noticed within so long, however long its lease lasts.
+/// A cancelled job is noticed within this time, however long its lease lasts.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 const BEAT_MIN: Duration = Duration::from_millis(20);
 /// A lease is extended by at most this: the most that servers take.
 const EXTEND_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 /// How long a report is repeated at least, even if the lease seems to be over.
 const REPORT_MIN: Duration = Duration::from_secs(10);
-/// What the server takes of a failed attempt, in characters.
+/// The most characters that the server takes of a failure's texts.
 const TEXT_CHARS_MAX: usize = 4096;
 const CODE_CHARS_MAX: usize = 64;
 
@@ -172,7 +172,7 @@ impl Attempt {
         let left = self.deadline.saturating_duration_since(Instant::now()).max(REPORT_MIN);
         let report = LeaseReport { lease_token: self.lease.token.clone(), action, body };
         let Err(error) = self.shared.reporter.report(report, left).await else { return Ok(()) };
-        // The first of several reports was received, and its answer was lost.
+        // The first of several reports was received, but its answer was lost.
         let was_received = error.refusal().is_some_and(|refusal| refusal.is_repeated)
             && end_of(&error).is_some_and(|end| end != "cancelled" && end != "gone");
         if was_received { Ok(()) } else { Err(error) }
@@ -191,9 +191,9 @@ async fn keep_lease(lease: &Lease, ttr: Option<Duration>, deadline: &mut Instant
         let left = deadline.saturating_duration_since(sent);
         let how = How { retry_for: Some(left), ..How::REPEATABLE };
         match timeout(left, lease.post("extend", &body, how)).await {
-            // From the first time that it was sent: a repeated one was received later.
+            // Counted from the first time that it was sent: a repetition was received later.
             Ok(Ok(())) => *deadline = sent + extension,
-            // Whoever watches the lease learns of its end.
+            // The code that watches the lease learns of its end.
             Ok(Err(_)) => {}
             Err(_) => return,
         }
@@ -212,8 +212,8 @@ fn completion(result: &Content) -> String {
     body.to_string()
 }
 
-/// Whether the server does not take a result because of what it is, so that another try would give
-/// the same. That its disk is full, or that it refuses the worker's token, is no such reason.
+/// Whether the server refuses a result because of its content, so that another try would give the same.
+/// A full disk of the server, or a refused token of the worker, is no such reason.
 fn is_about_the_result(error: &CallError) -> bool {
     match error {
         CallError::TooLarge(_) => true,

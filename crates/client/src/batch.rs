@@ -28,7 +28,7 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
-    /// A batch that those see and change who may do so with this queue. Its jobs may be of any
+    /// A batch that clients may see and change if they may do so with this queue. Its jobs may be of any
     /// queue.
     pub fn new(queue: impl Into<String>) -> Self {
         Self { queue: queue.into(), name: None, key: None, parent: None, keep_ms: None }
@@ -40,9 +40,8 @@ impl NewBatch {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// However often a batch is opened with this key, it is one batch, as long as that is kept. Each
-    /// opening has a random one if none is given, so that it can be repeated while the server is
-    /// away.
+    /// All openings with this key give the same batch, as long as it is kept. Each opening has a random
+    /// key if none is given, so that it can be repeated while the server is away.
     #[must_use]
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
@@ -64,7 +63,7 @@ impl NewBatch {
 /// A batch as the server describes it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct BatchInfo {
-    /// Its number, of the same row as those of jobs.
+    /// Its number, from the same sequence as those of jobs.
     pub id: u64,
     /// `open`, `sealed` while jobs of it are unfinished, and then `done`, or `ended` if not all of
     /// them are done.
@@ -87,7 +86,7 @@ impl BatchInfo {
     }
 }
 
-/// How many jobs of a batch stand how. A batch in it counts as one.
+/// How many jobs of a batch have which state. A batch in it counts as one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct BatchJobs {
     /// All that were added.
@@ -128,7 +127,7 @@ impl Client {
         let request = Request::post("/api/v1/batches").with(&keyed);
         let answer = self.call(request, How::REPEATABLE).await?;
         let info: BatchInfo = serde_json::from_slice(&answer.bytes).map_err(CallError::Strange)?;
-        // A random key is known to the server only if this very opening was sent twice.
+        // The server knows a random key only if this very opening was sent twice.
         let is_existing = answer.status == StatusCode::OK && batch.key.is_some();
         Ok(Batch { client: self.clone(), id: info.id, is_existing })
     }

@@ -148,9 +148,9 @@ impl Client {
         Ok(self.submitted(&submitted, job))
     }
 
-    /// Submits many jobs in few requests. Each is accepted or refused for itself; what became of
-    /// each is told in their order. Jobs of which one is [named](NewJob::named) go in one request, of up
-    /// to 1,000.
+    /// Submits many jobs in few requests. Each is accepted or refused for itself; the outcomes are in the
+    /// order of the jobs. If one of the jobs is [named](NewJob::named), all go in one request, of up to
+    /// 1,000.
     pub async fn submit_many(&self, jobs: &[NewJob]) -> Vec<Result<Job, Arc<CallError>>> {
         let mut outcomes = Vec::with_capacity(jobs.len());
         let texts = jobs
@@ -194,7 +194,7 @@ impl Client {
     }
 
     fn submitted(&self, answer: &Submitted, job: &NewJob) -> Job {
-        // A random key is known to the server only if this very submit was sent twice.
+        // The server knows a random key only if this very submit was sent twice.
         Job::new(self.clone(), JobRef::Number(answer.id), answer.existing && job.may_exist())
     }
 
@@ -277,7 +277,7 @@ impl Client {
         serde_json::from_slice(text).map_err(CallError::Strange)
     }
 
-    /// Waits for an end, at most so long: what is at the path of the wait then.
+    /// Waits for an end, at most so long. Returns what is at the path of the wait then.
     pub(crate) async fn ended<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -403,7 +403,7 @@ impl Client {
     }
 }
 
-/// How many of these jobs go in one request. One that is too large goes alone, and is refused.
+/// How many of these jobs go in one request. A job that is too large goes alone, and is refused.
 fn batch_length(texts: &[String]) -> usize {
     let mut bytes = 0;
     let fit = texts.iter().take(BATCH_JOBS_MAX).take_while(|text| {

@@ -22,7 +22,7 @@ use crate::url::BaseUrl;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub sender: SendRequest<Full<Bytes>>,
-    /// The same socket once more, for whoever has to end our half of it.
+    /// The same socket once more, to end our half of it.
     pub socket: Arc<std::net::TcpStream>,
 }
 
@@ -47,7 +47,7 @@ impl Connection {
         Ok(Self { sender, socket: Arc::new(socket) })
     }
 
-    /// Whether it can take another request. Nothing may come unasked, so there is nothing to read.
+    /// Whether it can take another request. A server sends nothing unasked, so there must be nothing to read.
     pub async fn is_open(&mut self) -> bool {
         let peeked = self.socket.peek(&mut [0]);
         let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
@@ -84,8 +84,8 @@ where
     Ok(sender)
 }
 
-/// The reading half of a plain stream, whose first bytes are looked at: what is no HTTP is an error
-/// that says so.
+/// The reading half of a plain stream. Its first bytes are checked: if they are not HTTP, the error says
+/// so.
 struct Sniffed<R> {
     read: R,
     /// Nothing was heard yet.

@@ -1,4 +1,4 @@
-//! Payloads and results: JSON values, or bytes and what they are.
+//! Payloads and results: JSON values, or bytes and their type.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// What bytes are.
+/// The type of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContentType {
@@ -24,7 +24,7 @@ pub enum ContentType {
 pub enum Content {
     /// A JSON value.
     Json(Box<RawValue>),
-    /// Bytes, and what they are.
+    /// Bytes, and their type.
     Bytes(Vec<u8>, ContentType),
 }
 
@@ -37,7 +37,7 @@ impl Content {
         to_raw_value(value).map(Self::Json)
     }
 
-    /// Content as it came: a value, or bytes in base64. What is not there is no bytes.
+    /// Content as it came: a value, or bytes in base64. If both are missing, it is no bytes.
     pub(crate) fn received(
         kind: ContentType,
         value: Option<Box<RawValue>>,

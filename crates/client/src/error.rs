@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::send_error::SendError;
 use crate::transport::Answer;
 
-/// So much of an answer is shown that no Spindle gave, in bytes.
+/// How many bytes are shown of an answer that does not come from a Spindle server.
 const SHOWN_BYTES: usize = 200;
 /// The longest body that the server takes.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
@@ -39,8 +39,7 @@ pub struct Refusal {
     pub problem: Problem,
     /// How long it asks to wait before another try.
     pub retry_after: Option<Duration>,
-    /// The request was sent before and may have been received then: this may be the answer to a
-    /// repetition.
+    /// An earlier sending of the request may have been received: this may be the answer to a repetition.
     pub is_repeated: bool,
 }
 
@@ -77,14 +76,14 @@ impl Refusal {
         matches!(self.status, 404 | 410)
     }
 
-    /// Whether it passes by itself and has left nothing done.
+    /// Whether the reason passes by itself, and nothing was done.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         let passing = ["busy", "overloaded", "stopping", "too_fast", "too_many"];
         matches!(self.status, 429 | 503) && passing.contains(&self.code())
     }
 
-    /// Whether a proxy did not reach the server, or not in time: it may have got the request.
+    /// Whether a proxy did not reach the server, or not in time: the server may have got the request.
     pub(crate) fn is_of_proxy(&self) -> bool {
         matches!(self.status, 502..=504) && self.problem.code.is_empty()
     }

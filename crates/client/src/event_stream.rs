@@ -1,4 +1,4 @@
-//! The stream of events as the server sends it: what stands between two empty lines is one.
+//! The stream of events as the server sends it: empty lines separate the events.
 
 use std::io;
 use std::time::Duration;
@@ -20,13 +20,13 @@ const EVENT_BYTES_MAX: usize = 1 << 20;
 /// An event as it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawEvent {
-    /// Where the stream stands with it: what to go on behind.
+    /// The position of the stream behind it, from which to go on.
     pub id: String,
     /// What it tells, as JSON. Empty: it only says where the stream stands.
     pub data: String,
 }
 
-/// What came of opening a stream.
+/// The outcome of opening a stream.
 #[derive(Debug)]
 pub enum Opened {
     /// Events, one after the other.
@@ -89,7 +89,7 @@ impl EventStream {
                     let broken = io::Error::other("the stream of events broke off");
                     return Err(SendError::Lost(broken));
                 }
-                // What was not ended by an empty line has not come whole.
+                // Lines that no empty line ended have not come whole.
                 None => return Ok(None),
             }
         }

@@ -47,7 +47,7 @@ struct Following {
     after: Option<String>,
     open: Option<EventStream>,
     pauses: Pauses,
-    /// Once it was there, a server comes back. One that never was may be the wrong one.
+    /// Whether the server was ever there: then it comes back. A server that never was may be the wrong one.
     was_reached: bool,
     give_up: Instant,
     is_over: bool,

@@ -1,4 +1,4 @@
-//! The lease of a job that a worker has: what is sent in its name, and whether it has ended.
+//! The lease of a job that a worker has: requests about it, and whether it has ended.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::client::{Client, How};
 use crate::error::CallError;
 use crate::transport::Request;
 
-/// A lease. Whoever learns from an answer of the server that it has ended notes that here.
+/// A lease. Code that learns from an answer of the server that it has ended notes that here.
 pub(crate) struct Lease {
     client: Client,
     pub token: String,
@@ -19,7 +19,7 @@ pub(crate) struct Lease {
 }
 
 impl fmt::Debug for Lease {
-    // Without the token: whoever has it can end the lease.
+    // Without the token, because its holder can end the lease.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("end", &self.end.borrow()).finish_non_exhaustive()
     }
@@ -54,7 +54,7 @@ impl Lease {
         answered
     }
 
-    /// Waits until an answer says that the lease has ended: why it has.
+    /// Waits until an answer says that the lease has ended. Returns the reason.
     pub async fn ended(&self) -> String {
         let mut end = self.end.subscribe();
         let reason = end.wait_for(Option::is_some).await.expect("the sender is ours");

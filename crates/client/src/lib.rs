@@ -56,7 +56,7 @@
 //!
 //! Start reading here:
 //!
-//! - `options`, `url`: where the server is, who asks, whom to trust
+//! - `options`, `url`: where the server is, which token to send, which authorities to trust
 //! - `client`, `job`, `batch`, `schedule`, `events`: what can be asked of it; `new_job`, `content`: what is sent
 //! - `worker`, `attempt`, `lease`, `reporter`, `task`: leases, heartbeats, ends of jobs, the functions
 //! - `transport`, `connect`, `line`, `event_stream`: requests over connections that are kept, without

@@ -1,4 +1,4 @@
-//! The connection under a request, so that somebody else can end a wait on it.
+//! The connection under a request, so that another task can end a wait on it.
 
 use std::{
     net::{Shutdown, TcpStream},
@@ -7,8 +7,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The connection that a request goes through now, for whoever may have to hang up. Clones are the
-/// same line.
+/// The connection that a request goes through now, for code that may have to hang up. Clones are the same
+/// line.
 #[derive(Debug, Clone, Default)]
 pub struct Line(Arc<Mutex<State>>);
 
@@ -34,8 +34,7 @@ impl Line {
         self.0.lock().stream = None;
     }
 
-    /// Says that nothing more will be sent: a server ends the wait then, and an answer that is on
-    /// its way still arrives.
+    /// Ends our sending side: a server ends the wait then, and an answer that is on its way still arrives.
     pub fn hang_up(&self) {
         let mut state = self.0.lock();
         state.is_hung_up = true;

@@ -121,7 +121,7 @@ impl Serialize for Backoff {
     }
 }
 
-/// A job to submit. What is left out is as its queue says, else as the server does.
+/// A job to submit. Fields left out take the queue's settings, or else the server's.
 #[derive(Debug, Clone)]
 pub struct NewJob {
     queue: String,
@@ -305,8 +305,8 @@ impl NewJob {
         Self { traceparent: Some(traceparent.into()), ..self }
     }
 
-    /// However often a submit with this key is sent, it adds one job. Each submit has a random one
-    /// if none is given, so that it can be repeated while the server is away.
+    /// However often a submit with this key is sent, it adds one job. Each submit has a random key if none
+    /// is given, so that it can be repeated while the server is away.
     #[must_use]
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         Self { idempotency_key: Some(key.into()), ..self }

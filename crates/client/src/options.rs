@@ -1,4 +1,4 @@
-//! Where the server is, who asks, and how patient a client is.
+//! Where the server is, which token and certificates a client uses, and how long it tries.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::url::{BaseUrl, bearer};
 /// Where servers are, if nobody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7420";
 
-/// Where the server is, who asks, and how patient a client is.
+/// Where the server is, which token and certificates a client uses, and how long it tries.
 #[derive(Debug, Clone)]
 pub struct Options {
     url: String,
@@ -29,7 +29,7 @@ pub struct Options {
     pub(crate) retry_for: Duration,
 }
 
-/// What cannot be used of a client's options.
+/// Which of a client's options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The URL; the text says how to write it.
@@ -79,7 +79,7 @@ impl Options {
         }
     }
 
-    /// The token that says who asks. A [token file](Self::token_file) goes before it.
+    /// The token that identifies the client. A [token file](Self::token_file) takes precedence over it.
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
         Self { token: Some(token.into()), ..self }
@@ -116,7 +116,7 @@ impl Options {
         Self { retry_for: time, ..self }
     }
 
-    /// The URL, with what connections are encrypted with.
+    /// The URL, with the files that connections are encrypted with.
     pub(crate) fn base(&self) -> Result<BaseUrl, ConfigError> {
         let identity = match (&self.cert_file, &self.key_file) {
             (Some(certificate), Some(key)) => {
@@ -143,7 +143,7 @@ impl Options {
     }
 }
 
-/// The token that says who asks. One from a file may change while the program runs.
+/// The token that identifies the client. A token from a file may change while the program runs.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     file: Option<PathBuf>,
@@ -151,12 +151,12 @@ pub(crate) struct TokenSource {
 }
 
 impl TokenSource {
-    /// What requests say of who asks.
+    /// The header with which requests identify the client.
     pub fn authorization(&self) -> Option<HeaderValue> {
         bearer(self.token.lock().as_ref()?)
     }
 
-    /// Reads the file again. True if there is another token than the one that was refused.
+    /// Reads the file again. True if it has another token than the one that was refused.
     pub fn reload(&self, refused: Option<&HeaderValue>) -> bool {
         if let Some(Ok(token)) = self.file.as_deref().map(read_token) {
             *self.token.lock() = Some(token);

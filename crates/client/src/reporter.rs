@@ -1,5 +1,5 @@
-//! Reports the ends of leases. While a request is under way, what comes meanwhile is collected for
-//! the next one: the busier a worker is, the more reports share a wait for the server's disk.
+//! Reports the ends of leases. Reports that come while a request is under way are collected for the next
+//! one: the busier a worker is, the more reports share a wait for the server's disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::client::{Client, How};
 use crate::error::{CallError, Problem, Refusal};
 use crate::transport::Request;
 
-/// So many the server takes in one request.
+/// How many reports the server takes in one request.
 const REPORTS_MAX: usize = 100;
-/// A larger one goes alone: a request of many stays far below what the server takes.
+/// A larger report goes alone: a request with many reports stays far below what the server takes.
 const SHARED_BYTES_MAX: usize = 64 * 1024;
 
 /// What a worker says of a lease that it ends.
@@ -58,7 +58,7 @@ impl Reporter {
         Self { client, waiting }
     }
 
-    /// Reports the end of a lease. A refusal is as if it had been asked alone.
+    /// Reports the end of a lease. A refusal is the same as for a request with this report alone.
     pub async fn report(
         &self,
         report: LeaseReport,
@@ -87,7 +87,7 @@ async fn send_all(client: Client, mut collected: mpsc::UnboundedReceiver<Waiting
             many => together(&client, many, retry_for).await,
         };
         for (one, answer) in batch.drain(..).zip(answers) {
-            // Nobody waits any more for what a stop has given up.
+            // A report that a stop has given up is not waited for any more.
             let _ = one.answer.send(answer);
         }
     }

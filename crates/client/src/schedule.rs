@@ -1,4 +1,4 @@
-//! Schedules: jobs that come by the clock.
+//! Schedules: jobs that are submitted by the clock.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Passes over a schedule's times until it is resumed.
+    /// Pauses a schedule: its times are skipped until it is resumed.
     ///
     /// # Errors
     /// There is no such schedule, or no answer.

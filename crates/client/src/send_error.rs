@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// Why what was heard is no answer to a request over plain HTTP.
+/// Why the bytes received are no answer to a request over plain HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotHttp {
     /// The other side speaks TLS.
@@ -13,7 +13,7 @@ pub enum NotHttp {
     /// It speaks something else, which begins like this.
     #[error("it does not speak HTTP: {}", String::from_utf8_lossy(.0))]
     Other(Vec<u8>),
-    /// It begins like HTTP, and goes on otherwise.
+    /// It begins like HTTP, but does not continue as HTTP.
     #[error("it does not speak HTTP ({0})")]
     Broken(String),
 }
@@ -72,7 +72,7 @@ impl SendError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            // An address that is none stays none.
+            // An invalid address stays invalid.
             Self::Connect(error) => error.kind() != ErrorKind::InvalidInput,
             Self::Lost(_) | Self::Silent(_) => true,
             Self::Tls(_) | Self::NotHttp(_) | Self::TooLong(_) | Self::Unwritable(_) => false,
@@ -108,7 +108,7 @@ impl SendError {
             return Self::NotHttp(NotHttp::Broken(error.to_string()));
         }
         let lost = io::Error::new(ErrorKind::ConnectionAborted, error.to_string());
-        // It was closed before the request was taken from our side.
+        // The connection was closed before it took the request from us.
         if error.is_canceled() { Self::Connect(lost) } else { Self::Lost(lost) }
     }
 }

@@ -16,10 +16,10 @@ use crate::error::CallError;
 use crate::job::{JobInfo, ResultError};
 use crate::lease::Lease;
 
-/// So much output the server takes at once.
+/// How much output the server takes at once.
 const OUTPUT_BYTES_MAX: usize = 65_536;
 
-/// Why an attempt failed. Any error becomes one with `?`; its job is tried again as far as it has
+/// Why an attempt failed. Any error becomes a failure with `?`; the job is tried again as long as it has
 /// tries left.
 #[derive(Debug, Clone)]
 pub struct Failure {

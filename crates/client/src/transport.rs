@@ -19,8 +19,8 @@ use crate::url::BaseUrl;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// An answer is never longer: the largest payload, in base64, with room to spare.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// Connections kept open for the next request, and for how long: not until the server closes them,
-/// which it may do at the moment a request leaves.
+/// How many connections are kept open for the next request, and for how long: for less time than until
+/// the server closes them, which it might do at the moment a request leaves.
 const IDLE_MAX: usize = 32;
 const IDLE_AGE_MAX: Duration = Duration::from_secs(45);
 
@@ -35,7 +35,7 @@ pub struct Request<'a> {
     pub body: Option<Bytes>,
     /// Other headers.
     pub headers: Vec<(&'static str, String)>,
-    /// So long the server is asked to wait.
+    /// How long the server is asked to wait.
     pub wait: Duration,
 }
 
@@ -139,11 +139,10 @@ impl Transport {
         &self.base
     }
 
-    /// Sends a request and reads the answer whole. With a line the wait for it can be ended by
-    /// hanging up.
+    /// Sends a request and reads the whole answer. With a line, the wait can be ended by hanging up.
     ///
     /// # Errors
-    /// There is no answer. An answer that refuses is none.
+    /// There is no answer. A refusal is an answer, not an error.
     pub async fn send(
         &self,
         request: Request<'_>,
@@ -153,7 +152,7 @@ impl Transport {
         self.send_as(request, token, line).await
     }
 
-    /// The same as somebody else.
+    /// The same with another token.
     pub(crate) async fn send_as(
         &self,
         request: Request<'_>,

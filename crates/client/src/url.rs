@@ -51,12 +51,12 @@ impl BaseUrl {
         Ok(Self { text, is_https: scheme == "https", tls: None, token: None })
     }
 
-    /// With the token that says who asks.
+    /// With the token that identifies the client.
     pub fn with_token(self, token: Option<Token>) -> Self {
         Self { token, ..self }
     }
 
-    /// What requests say of who asks.
+    /// The header with which requests identify the client.
     pub(crate) fn authorization(&self) -> Option<HeaderValue> {
         bearer(self.token.as_ref()?)
     }
@@ -82,7 +82,7 @@ impl BaseUrl {
         rest.find('/').and_then(|slash| rest.get(slash..)).unwrap_or_default()
     }
 
-    /// The same for people who ask where that is: with the port that nobody named.
+    /// The same for people, with the port even if the URL did not name it.
     pub fn with_port(&self) -> String {
         let port = if self.is_https { 443 } else { 80 };
         match self.text.parse::<Uri>() {
@@ -127,14 +127,14 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// What requests say of whoever has this token.
+/// The header with which requests present this token.
 pub(crate) fn bearer(token: &Token) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal())).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// `http://host:port/prefix`, if that is what it is.
+/// `http://host:port/prefix`, if the text has this form.
 fn checked(scheme: &str, rest: &str) -> Result<String, ()> {
     let text = format!("{scheme}://{}", rest.trim_end_matches('/'));
     let uri: Uri = text.parse().map_err(|_| ())?;

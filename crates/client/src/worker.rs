@@ -25,7 +25,7 @@ use crate::transport::Request;
 
 /// The longest wait for a job of one request.
 const WAIT: Duration = Duration::from_secs(30);
-/// So many jobs the server gives at once.
+/// How many jobs the server gives at once.
 const COUNT_MAX: usize = 100;
 /// How long an answer that was on its way when a wait was ended may take.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
@@ -60,9 +60,9 @@ type OnEvent = dyn Fn(&WorkerEvent<'_>) + Send + Sync;
 
 /// Leases the jobs of tasks, and does them.
 ///
-/// Leases are extended while a task runs. A task whose job was cancelled, deleted or lost is
-/// dropped where it waits, as is one that does not end in time when the worker stops: what must be
-/// put in order belongs in a `Drop`.
+/// Leases are extended while a task runs. A task whose job was cancelled, deleted or lost is dropped
+/// where it waits, as is one that does not end in time when the worker stops: put the necessary cleanup
+/// in a `Drop`.
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     client: Client,
@@ -120,7 +120,7 @@ impl Worker {
         Self { concurrency: jobs.max(1), ..self }
     }
 
-    /// What lists of workers call it. Default: the host's name and the process id.
+    /// Its name in lists of workers. Default: the host's name and the process id.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
@@ -187,8 +187,8 @@ impl Worker {
                 leased = &mut leasing => leased,
                 () = stop => {
                     crew.counts.is_stopping.store(true, Ordering::SeqCst);
-                    // Jobs that are given at this very moment would have to wait for the end of
-                    // their leases, so their answer is still read.
+                    // Jobs that the server hands out at this very moment would have to wait for the end
+                    // of their leases, so the answer is still read.
                     line.hang_up();
                     crew.counts.changed.notify_one();
                     timeout(LAST_ANSWER, leasing).await.unwrap_or(Ok(()))
@@ -260,7 +260,7 @@ impl Worker {
         let (counts, on_event) = (Arc::clone(&crew.counts), Arc::clone(&crew.on_event));
         tokio::spawn(async move {
             let ran = attempt.watch().await;
-            // In this order: a worker is never idle in between.
+            // In this order, so that the worker does not look idle in between.
             let reporting = Counted::new(&counts, |counts| &counts.reporting);
             drop(running);
             let ending = attempt.end(ran).await;
@@ -277,7 +277,7 @@ struct Crew {
     counts: Arc<Counts>,
 }
 
-/// How much a worker does.
+/// How much work a worker has.
 #[derive(Default)]
 struct Counts {
     /// Attempts whose tasks run.
@@ -285,7 +285,7 @@ struct Counts {
     /// Attempts whose tasks have ended, and that are not reported.
     reporting: AtomicUsize,
     is_stopping: AtomicBool,
-    /// Told whenever one of these changes that somebody may wait for.
+    /// Notified whenever one of these changes that a task may wait for.
     changed: Notify,
 }
 

@@ -1,4 +1,4 @@
-//! What nodes tell each other past the log.
+//! What nodes tell each other outside the log.
 
 use serde::{Deserialize, Serialize};
 use spindle_log::ANNOUNCEMENT_BYTES_MAX;
@@ -15,7 +15,7 @@ const ADDRESS_BYTES_MAX: usize = 300;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It folds what another one appends.
+    /// It folds the records that another node appends.
     Follower,
     /// It has asked the log to lead.
     Campaigning,
@@ -23,7 +23,7 @@ pub enum Role {
     Leader,
     /// It led, and ends that in order.
     SteppingDown,
-    /// It led, and appends nothing more: whoever comes first may lead.
+    /// It led, and appends nothing more: any other node may lead at once.
     SteppedDown,
 }
 
@@ -40,7 +40,7 @@ impl Role {
     }
 }
 
-/// One node's words, a few hundred bytes of JSON.
+/// What one node announces, a few hundred bytes of JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Announcement {
     pub format: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Announcement {
     /// Where other nodes reach it: `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
-    /// What followers say to be let in: only who may read the log's announcements knows it.
+    /// The key that followers present to be let in: only readers of the log's announcements know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass_key: Option<String>,
     /// Other nodes are to encrypt what they say there.
@@ -71,7 +71,7 @@ pub(crate) struct Announcement {
     pub version: String,
 }
 
-/// What a node reads that says nothing of it.
+/// The version that a node reads whose announcement does not say one.
 fn first_version() -> u8 {
     1
 }
@@ -82,7 +82,7 @@ impl Announcement {
         serde_json::to_vec(self).ok().filter(|bytes| bytes.len() <= ANNOUNCEMENT_BYTES_MAX)
     }
 
-    /// Reads what another process has announced. None of what makes no sense.
+    /// Reads what another process has announced. None if it makes no sense.
     pub fn read(bytes: &[u8]) -> Option<Announcement> {
         if bytes.len() > ANNOUNCEMENT_BYTES_MAX {
             return None;

@@ -1,11 +1,11 @@
 //! TLS between nodes, and how they speak without it.
 //!
-//! A leader shows the certificate of its doors at the cluster's address. Whoever hands a client on checks that it
-//! is for the host that the leader advertises. Who hands on, the key in the [preamble](crate::preamble) says, with
-//! TLS or without: nodes show each other no certificates as clients.
+//! A leader shows the certificate of its doors at the cluster's address. A node that hands a client on checks that
+//! this certificate is for the host that the leader advertises. The node itself is admitted by the key in the
+//! [preamble](crate::preamble), with TLS or without: nodes show each other no certificates as clients.
 //!
-//! Doors and routers take connections as the system has them. So behind an encrypted one there is a pair of
-//! sockets of this machine ([`in_plain`]).
+//! Doors and routers take only plain sockets of the system. So behind an encrypted connection there is a pair of
+//! sockets within this machine ([`in_plain`]).
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -30,7 +30,7 @@ use crate::seldom::Seldom;
 pub struct NodeTls {
     listener: ListenerTls,
     trusted: Option<Arc<Trusted>>,
-    /// Says that a leader cannot be reached as it is set up.
+    /// Counts the lines that say that the settings of this node and of the leader do not fit together.
     at_odds: Arc<Seldom>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum Channel {
 }
 
 impl NodeTls {
-    /// Nodes show what `listener` has, and trust whom `trust` names. Where the listener is not off and requires
-    /// nothing, plain connections are taken and made too.
+    /// Nodes show the certificate of `listener`, and trust the authorities that `trust` names. With a listener
+    /// that allows TLS but does not require it, plain connections are taken and made too.
     ///
     /// # Errors
     ///
-    /// What is wrong with the file of those who are trusted.
+    /// What is wrong with the file of trusted authorities.
     pub fn new(listener: ListenerTls, trust: Trust) -> Result<NodeTls, FileError> {
         let files = ClientFiles { trust, identity: None };
         let current = RwLock::new(Arc::new(files.config()?));
@@ -64,11 +64,11 @@ impl NodeTls {
         Ok(NodeTls { listener, trusted, at_odds: Arc::default() })
     }
 
-    /// Reads anew who is trusted, for connections that are made from now on.
+    /// Reads the trusted authorities again, for connections that are made from now on.
     ///
     /// # Errors
     ///
-    /// What is wrong with the file. Then those who were trusted still are.
+    /// What is wrong with the file. Then the authorities trusted before remain trusted.
     pub fn reload(&self) -> Result<(), FileError> {
         let Some(trusted) = &self.trusted else { return Ok(()) };
         let read = Arc::new(trusted.files.config()?);
@@ -101,7 +101,7 @@ impl NodeTls {
         }
     }
 
-    /// Connects to a leader at this address, as it wants to be spoken to.
+    /// Connects to a leader at this address, over the channel that it wants.
     pub(crate) async fn connect(
         &self,
         address: &str,
@@ -146,12 +146,12 @@ impl NodeTls {
     }
 }
 
-/// Whether it will be so again, until somebody changes a setting or a certificate.
+/// Whether the error will recur until somebody changes a setting or a certificate.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData)
 }
 
-/// What is wrong with a leader's certificate, in the words of whoever has to mend it.
+/// What is wrong with a leader's certificate, in words for the person who has to correct it.
 fn explained(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match cause {
@@ -171,7 +171,7 @@ fn stays_on_this_machine(stream: &TcpStream) -> bool {
     }
 }
 
-/// The bytes within a connection, at a socket of their own: they are carried there for as long as both last.
+/// A socket with the plain bytes of a connection, which are carried between the two for as long as both last.
 pub(crate) async fn in_plain(stream: MaybeTls<TcpStream>) -> io::Result<TcpStream> {
     let mut encrypted = match stream {
         MaybeTls::Plain(stream) => return Ok(stream),
@@ -192,7 +192,7 @@ async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let one = TcpStream::connect(listener.local_addr()?).await?;
     let own = one.local_addr()?;
     loop {
-        // Another program of this machine may be quicker: it is not taken for this one.
+        // Another program of this machine may connect first: its connection is not taken for ours.
         let (other, from) = listener.accept().await?;
         if from == own {
             one.set_nodelay(true)?;
@@ -226,7 +226,7 @@ mod tests {
         NodeTls::new(listener, Trust::File(certificates.ca())).unwrap()
     }
 
-    /// A leader that takes one connection and sends back what comes on it. Where it is.
+    /// A leader that takes one connection and echoes what comes on it. Returns its address.
     async fn leader(tls: NodeTls) -> (SocketAddr, tokio::task::JoinHandle<io::Result<()>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -239,7 +239,7 @@ mod tests {
         (address, served)
     }
 
-    /// What comes back of a word, by this channel.
+    /// What is echoed of a word that is sent by this channel.
     async fn echoed(tls: &NodeTls, leader: &str, channel: Channel) -> io::Result<String> {
         let mut stream = in_plain(tls.connect(leader, channel).await?).await?;
         stream.write_all(b"word").await?;
@@ -288,7 +288,7 @@ mod tests {
         assert!(plain.to_string().contains("does not encrypt"), "{plain}");
         let blind = echoed(&NodeTls::default(), nobody, Channel::Encrypted).await.unwrap_err();
         assert!(blind.to_string().contains("no --cluster-ca-file"), "{blind}");
-        // That nobody is there passes.
+        // An error because nobody listens there is a passing one.
         let gone = echoed(&required(&ours), nobody, Channel::Encrypted).await.unwrap_err();
         assert!(!is_lasting(&gone), "{gone:?}");
     }

@@ -1,13 +1,14 @@
 //! When a leader makes way for the node that stands first at its shard: a rule without I/O, whose time is an
 //! argument.
 //!
-//! The other one may fail to take over: its log was slow just then, or it had a moment to catch up. Then
-//! this node leads again and asks again, a while later. One that cannot lead at all must not be let in again and
-//! again, as nobody answers in between: so the while doubles.
+//! The other node may fail to take over: its log was slow just then, or it had a moment to catch up. Then
+//! this node leads again, and makes way again after a pause. Nobody answers clients in between, so a node that
+//! cannot lead at all must not be let in again and again: the pause doubles each time.
 
 use std::time::Duration;
 
-/// Whoever leads a shard, and whoever is to lead it instead, have done what they do for so long.
+/// The leader of a shard must have led for so long, and the node that is to lead it instead must have been
+/// heard for as long.
 const SETTLED: Duration = Duration::from_secs(10);
 /// A node makes way again after this time, which doubles each time ...
 const AGAIN_MIN: Duration = Duration::from_secs(30);
@@ -25,12 +26,13 @@ pub(crate) struct Courtesy {
 #[derive(Clone, Copy, Debug)]
 struct MadeWay {
     at: Duration,
-    /// Not again before this has passed.
+    /// The pause before it may make way again.
     again: Duration,
 }
 
 impl Courtesy {
-    /// Looks whether this node may make way now, and if so, for one that is heard since when at the latest.
+    /// Whether this node may make way now. If so, returns the time since which the other node must have been
+    /// heard, at the latest.
     pub fn settled_by(&mut self, now: Duration, leads: bool) -> Option<Duration> {
         if !leads {
             self.leads_since = None;
@@ -58,7 +60,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// When a node makes way that leads from 100 s to `until`, each time again a second after it has made way.
+    /// The times at which a node makes way that leads from 100 s to `until`, and again a second after each.
     fn makes_way(courtesy: &mut Courtesy, until: u64) -> Vec<u64> {
         let mut times = Vec::new();
         for now in 100..until {

@@ -14,7 +14,7 @@ use crate::node::{Gate, Leader, Node};
 use crate::passage::{LAST_ANSWERS_TIME, LEADER_TIME, RETRY_PAUSE, is_another, open_way};
 use crate::preamble::Preamble;
 
-/// Who waits for leaders at a time.
+/// How many clients may wait for leaders at a time.
 const WAITING_MAX: usize = 4096;
 
 /// The ways to the leaders of all shards, this node's own among them.
@@ -36,7 +36,8 @@ impl Crossing {
 
     /// Connects a client to a door of a shard, at its leader. Waits for somebody to lead.
     ///
-    /// With the connection comes what ends when that leader leads no more, and has had its time to answer.
+    /// The future that comes with the connection ends when that leader no longer leads, and has had its time
+    /// to answer.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Crossing {
                 Ok(stream) => {
                     return Ok((in_plain(stream).await?, deposed(leaders.clone(), leader)));
                 }
-                // It may have just gone, or its successor not have said where it is.
+                // The leader may have just gone, or its successor may not have announced its address yet.
                 Err(error) if Instant::now() < deadline => {
                     let node = leader.node;
                     tracing::debug!(node, shard, "cannot reach the shard's leader: {error}");
@@ -68,7 +69,7 @@ impl Crossing {
         }
     }
 
-    /// Waits until somebody leads whose doors are open.
+    /// Waits until there is a leader whose doors are open.
     async fn leader(
         &self,
         leaders: &watch::Receiver<Option<Leader>>,
@@ -95,9 +96,9 @@ impl Crossing {
     }
 }
 
-/// Ends when this leader leads no more, and has had its time to answer what it was asked before.
+/// Ends when this leader no longer leads, and has had its time to answer the requests it got before.
 async fn deposed(mut leaders: watch::Receiver<Option<Leader>>, leader: Leader) {
-    // That the node stops ends it too.
+    // The end of the node ends this wait too.
     drop(leaders.wait_for(|now| is_another(now, &leader)).await);
     sleep(LAST_ANSWERS_TIME).await;
 }

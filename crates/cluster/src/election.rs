@@ -1,19 +1,19 @@
 //! When a follower campaigns: a rule without I/O, whose time is an argument.
 //!
-//! To be wrong here is safe: a campaign deposes a leader that was well, or a dead one is missed for
-//! longer. The log decides who leads.
+//! A wrong decision here is safe: either a campaign deposes a leader that was well, or a dead leader is
+//! noticed later. The log decides who leads.
 
 use std::time::Duration;
 
 /// A leader that gave no sign of life for so long is lost.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(800);
-/// Followers campaign one after the other, so far apart: an append is answered by then, mostly.
+/// Followers campaign one after the other, this far apart: by then an append is mostly answered.
 const RANK_STEP: Duration = Duration::from_millis(150);
 /// And each waits for a random time up to this.
 pub(crate) const JITTER_MAX: Duration = Duration::from_millis(100);
 /// A leader tries again this long after the log is back, at the latest.
 const RETRY_TIME: Duration = Duration::from_millis(1_200);
-/// Whoever has stepped down lets others go first for so long.
+/// A node that has stepped down lets others go first for so long.
 const RELUCTANCE: Duration = Duration::from_secs(3);
 
 /// What a follower is to do.
@@ -104,8 +104,8 @@ mod tests {
     }
     use Happens::{Leader, LogIsBack, Record, SelfSteppedDown, SteppedDown};
 
-    /// When a follower of epoch 5 with this rank and a jitter of 10 ms campaigns, that has read the log
-    /// to its end at 1000 ms, if this happens and nothing more.
+    /// When a follower campaigns if this happens and nothing more. It is of epoch 5, with this rank and a
+    /// jitter of 10 ms, and has read the log to its end at 1000 ms.
     fn campaigns_at(rank: u32, happens: &[(u64, Happens)]) -> u64 {
         let mut election = Election::begin(ms(1000), 5, ms(10));
         let mut happens = happens.iter().peekable();

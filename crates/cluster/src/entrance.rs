@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::preamble::Preamble;
 use crate::seldom::Seldom;
 
-/// The doors of a leader, as those who hand clients on see them.
+/// The doors of a leader, as the code that hands clients on sees them.
 pub trait Admit: Send + Sync {
     /// Serves a connection as if it had been accepted by that door, from that client. It is closed if
     /// there is no such door, or no place.
@@ -28,7 +28,7 @@ pub trait Admit: Send + Sync {
 /// A client that came to another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Arriving {
-    /// It is at this address; its bytes come as it sends them.
+    /// Only its address is known; its bytes come as it sends them.
     At(SocketAddr),
     /// All of this is known of it, and its bytes come in plain.
     Known(Peer),
@@ -78,14 +78,14 @@ impl Threshold {
     }
 }
 
-/// A follower says who comes within this time, handshake included.
+/// A follower sends its preamble within this time, handshake included.
 const PREAMBLE_TIME: Duration = Duration::from_secs(5);
-/// Connections that have not said it yet. For one more, that which has said nothing for longest is closed,
-/// so that strangers who are silent keep no node out.
+/// The most connections without a preamble yet. For one more, the one that has been silent for longest is
+/// closed, so that silent strangers keep no node out.
 const UNKNOWN_MAX: usize = 1024;
-/// For so long none is closed for another.
+/// A connection is not closed for another one before it is this old.
 const HEARD_OUT: Duration = Duration::from_millis(500);
-/// After an accept that failed.
+/// The pause after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the cluster's listener.
@@ -146,7 +146,7 @@ impl Entrance {
     }
 }
 
-/// Connections of which it is not known who comes, the oldest first.
+/// Connections that have not sent their preamble yet, the oldest first.
 #[derive(Default)]
 struct Unknown(VecDeque<(Instant, AbortHandle)>);
 
@@ -174,7 +174,7 @@ impl Unknown {
     }
 }
 
-/// Between two looks whether one of the unknown has become known.
+/// The pause between two looks whether one of the unknown connections has become known.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
@@ -189,14 +189,14 @@ mod tests {
             unknown.make_room().await;
             unknown.keep(silent());
         }
-        // One that has said who comes is no stranger any more.
+        // A connection that has sent its preamble is not unknown any more.
         unknown.keep(tokio::spawn(async {}));
         let began = Instant::now();
         unknown.make_room().await;
         assert!(began.elapsed() < HEARD_OUT);
         assert_eq!(unknown.0.len(), UNKNOWN_MAX - 1);
 
-        // None is closed before it was heard out.
+        // None is closed before its time.
         unknown.keep(silent());
         unknown.make_room().await;
         assert!(began.elapsed() >= HEARD_OUT);

@@ -1,4 +1,4 @@
-//! Following: every committed record goes to the fold, until nobody leads and the log lets this node.
+//! Following: every committed record goes to the fold, until nobody leads and the log lets this node lead.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ pub enum FollowError {
     /// The log cannot be opened.
     #[error("cannot open the shared log: {0}")]
     Open(Box<dyn Error + Send + Sync>),
-    /// The log cannot be folded, or its first record of a new epoch not be written.
+    /// The log cannot be folded, or the first record of a new epoch cannot be written.
     #[error(transparent)]
     Start(StartError),
-    /// The log cannot be gone on with.
+    /// The log has failed for good.
     #[error(transparent)]
     Log(LogError),
     /// The log is shorter than it was.
@@ -54,7 +54,7 @@ pub enum FollowError {
 
 /// Why one run of following ends without a takeover.
 enum Ended {
-    /// What comes next in the log was trimmed.
+    /// The next record of the log was trimmed.
     Behind,
     Failed(FollowError),
     Fold(StartError),
@@ -72,9 +72,9 @@ const RECORDS_BETWEEN_LOOKS: u64 = 1024;
 impl Node {
     /// Follows the log until this node leads it. `options` are the engine's.
     ///
-    /// Who loses a campaign, or is so far behind that records were trimmed that it has not read, opens
-    /// the log anew and folds it from its beginning. Others lead meanwhile, so nobody waits for that; and
-    /// the followers' turns are apart, so that mostly one campaigns.
+    /// A node that loses a campaign, or is so far behind that unread records were trimmed, opens the log
+    /// anew and folds it from its beginning. Others lead meanwhile, so nobody waits for that; and the
+    /// followers' turns are apart, so that mostly one node campaigns at a time.
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ impl Node {
                     tracing::info!("another node was faster: following it");
                 }
                 (Err(StartError::Unanswered), _) => {
-                    // Whether it stands in the log or not: this process leads by no record that it did not wait for.
+                    // Whether or not the record is in the log: this process does not lead by a record whose
+                    // answer it has not got.
                     tracing::warn!("the log did not say who leads: following it anew");
                 }
                 (_, Some(Ended::Behind)) => {
@@ -170,7 +171,7 @@ struct Follower<'a, 'b> {
     log: Arc<dyn SharedLog>,
     /// What comes next.
     next: Position,
-    /// The log is out of reach, which was said.
+    /// The log is out of reach, and a warning was logged.
     in_trouble: bool,
 }
 
@@ -213,17 +214,17 @@ impl Follower<'_, '_> {
         state.election.as_ref().map_or(Decision::WaitUntil(now), |it| it.decide(now, rank))
     }
 
-    /// It is this node's turn, by what it has heard. The log is asked whether it has read everything.
+    /// It is this node's turn, by what it has heard. Asks the log whether the node has read everything.
     fn campaign(&mut self) -> Result<Option<Takeover>, Trouble> {
         let asked = self.node.now();
         let end = self.log.refresh()?;
         if end > self.next {
-            // Somebody appends. Whether that is a leader shows when it is read.
+            // Another node appends. Whether it is a leader shows when its records are read.
             return Ok(None);
         }
         let now = self.node.now();
         if self.in_trouble || now.saturating_sub(asked) > PATIENCE {
-            // Whoever leads had no log either, and has its time to come back.
+            // The leader had no log either, and gets its time to come back.
             self.node.state().election.iter_mut().for_each(|election| election.log_is_back(now));
             return Ok(None);
         }
@@ -265,7 +266,7 @@ impl Follower<'_, '_> {
             }
         }
         if self.next < end {
-            // The next look reads on: the log knew of more than it could show.
+            // The log knew of more records than it could show yet: the next look reads on.
             return Ok(());
         }
         self.fold.caught_up().map_err(Ended::Fold)?;
@@ -298,7 +299,7 @@ impl Follower<'_, '_> {
     }
 
     fn wait_for_log(&mut self, error: &ReadError) -> Result<(), Ended> {
-        // One that has failed for good does not come back.
+        // A log that has failed for good does not come back.
         self.log.check().map_err(|error| Ended::Failed(FollowError::Log(error)))?;
         if !std::mem::replace(&mut self.in_trouble, true) {
             tracing::warn!("cannot read the shared log; trying again until it works: {error}");
@@ -308,7 +309,7 @@ impl Follower<'_, '_> {
     }
 }
 
-/// What keeps a step from its end.
+/// Why a step was not completed.
 enum Trouble {
     /// The log is out of reach: it may work later.
     Log(ReadError),

@@ -11,8 +11,8 @@
 //!      └────────────────────────────────────────────────── stepping down <───────────────┘
 //! ```
 //!
-//! - A **follower** folds every committed record as it comes ([`Engine::follow`]). So whoever takes over
-//!   has the state already. It hands its clients on to the leader ([`Passage`]).
+//! - A **follower** folds every committed record as it comes ([`Engine::follow`]). So a follower that takes
+//!   over has the state already. It hands its clients on to the leader ([`Passage`]).
 //! - A follower that has heard nothing of a leader for 800 ms and a little more reads the log to its end and
 //!   appends an **epoch record** there: a campaign. If it is committed, this node leads. If
 //!   another node's record stands there, it follows again.
@@ -23,12 +23,14 @@
 //!
 //! Start with [`Node`] and `follow.rs`. `election.rs` is the rule of when to campaign, without I/O and
 //! with its time given; `announcement.rs` is what nodes tell each other, `peers.rs` what was heard of them.
-//! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` what
-//! is said on it first, `channel.rs` how it is encrypted. With several logs (shards), a process has a [`Node`] for each; `crossing.rs` is how
-//! routers reach their leaders, `moving.rs` how queues move from one to another, `courtesy.rs` when a leader makes way.
+//! `passage/` and `entrance.rs` are the two ends of a client's way through a follower, `preamble.rs` is what
+//! the follower sends on it first, `channel.rs` how it is encrypted. With several logs (shards), a process has a
+//! [`Node`] for each; `crossing.rs` is how routers reach their leaders, `moving.rs` how queues move from one to
+//! another, `courtesy.rs` when a leader makes way.
 //!
 //! - Invariant: nothing in this crate answers a client about jobs.
-//! - Invariant: what is heard changes no state but who is heard; only the fold of the log changes who leads.
+//! - Invariant: announcements change only what a node knows of the others; only the fold of the log changes who
+//!   leads.
 //!
 //! [`Engine::follow`]: spindle_engine::Engine::follow
 
@@ -58,6 +60,6 @@ pub use passage::{Carrier, HeldDoor, LocalAnswer, Passage, Reply};
 // For the fuzz target of what strangers may send.
 #[doc(hidden)]
 pub use preamble::{Preamble, PreambleError};
-// A status says how the log is.
+// A status includes the state of the log.
 pub use spindle_log::{LogHealth, LogLag, LogServer};
 pub use status::{NodeStatus, Status};

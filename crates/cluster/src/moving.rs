@@ -1,8 +1,8 @@
-//! Queues on their way between shards: what whoever leads a shard does by what all logs say.
+//! Moves of queues between shards: what the leader of a shard does, given what the logs of all shards say.
 //!
 //! Every node follows the logs of all shards, so it reads there how far each shard is; see
-//! [`spindle_core::places`] for the parts of a move. Nothing is kept besides: a leader that ends leaves the
-//! move where the logs have it, and the next one goes on.
+//! [`spindle_core::places`] for the parts of a move. No other state is kept: when a leader ends, the move stays
+//! where the logs have it, and the next leader goes on from there.
 
 use std::collections::HashMap;
 use std::thread;
@@ -15,20 +15,20 @@ use spindle_engine::Engine;
 
 use crate::node::Node;
 
-/// How long a leader's own log may take to make durable what it says.
+/// How long a leader's own log may take to make its newest state of moves durable.
 const DURABLE_TIME: Duration = Duration::from_secs(1);
-/// Between two looks whether it is.
+/// The pause between two looks whether it is durable.
 const DURABLE_LOOK: Duration = Duration::from_millis(2);
 
-/// A shard goes on taking a queue's new jobs for so long after another one takes them, too. Every node knows
-/// by then where the queue is: none sends a job only to where it is refused.
+/// For so long, a shard goes on taking a queue's new jobs after another shard has begun to take them, too. By
+/// then every node knows where the queue is, so none sends a job only to a shard that refuses it.
 const KNOWN_TIME: Duration = Duration::from_secs(1);
 
 /// One process's part in all moves.
 pub struct Moving {
     /// This process's nodes, by shard.
     nodes: Vec<Node>,
-    /// Since when queues can be sealed, by their moves.
+    /// Since when queues can be sealed, by shard and version of the move.
     sealable: HashMap<(u8, u64), Instant>,
 }
 
@@ -39,14 +39,14 @@ impl Moving {
         Moving { nodes, sealable: HashMap::new() }
     }
 
-    /// Does what is to be done now where this process leads. Returns where queues are that were moved, as far
-    /// as it is known here; none while that is not certain.
+    /// Takes the next steps of all moves, on the shards that this process leads. Returns where moved queues are,
+    /// as far as it is known here; none while that is not certain.
     pub fn go_on(&mut self) -> Option<Vec<Whereabouts>> {
         let engines: Vec<Option<Engine>> = self.nodes.iter().map(Node::engine).collect();
         let mut all = Vec::with_capacity(self.nodes.len());
         for (node, engine) in self.nodes.iter().zip(&engines) {
             all.push(match engine {
-                // Of a leader that cannot commit nothing is known.
+                // If a leader cannot commit, nothing is known of its shard.
                 Some(engine) => durable_places(engine)?,
                 None => node.board().places(),
             });
@@ -71,16 +71,16 @@ impl Moving {
     }
 }
 
-/// Where a queue is that was moved.
+/// Where a moved queue is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Whereabouts {
     /// Which queue.
     pub queue: Bytes,
-    /// The shard that may have jobs of it from before.
+    /// The shard that it was on, which may still have jobs of it.
     pub drains: Option<u8>,
     /// The shard that it moves or has moved to.
     pub to: u8,
-    /// That one is known to be open.
+    /// Whether that shard is known to take its jobs.
     pub is_open: bool,
 }
 
@@ -97,7 +97,7 @@ fn whereabouts_of(placed: &Placed, all: &[Places]) -> Option<Whereabouts> {
     Some(Whereabouts { to: u8::try_from(placed.shard).ok()?, drains, is_open, queue })
 }
 
-/// What an engine's log has of places, once that is durable: another shard acts on it.
+/// What an engine's log says of places, once it is durable, because another shard acts on it.
 fn durable_places(engine: &Engine) -> Option<Places> {
     let mut places = engine.moves().places();
     let deadline = Instant::now() + DURABLE_TIME;
@@ -113,7 +113,7 @@ fn durable_places(engine: &Engine) -> Option<Places> {
     }
 }
 
-/// What the leader of a shard is to do, by what the logs of all shards have.
+/// What the leader of a shard is to do, given what the logs of all shards say.
 fn parts(shard: u8, all: &[Places]) -> Vec<Command> {
     let Some(first) = all.first() else { return Vec::new() };
     first.map.iter().flat_map(|placed| parts_of(shard, placed, all)).collect()
@@ -134,7 +134,7 @@ fn parts_of(shard: u8, placed: &Placed, all: &[Places]) -> Vec<Command> {
     if drains == u32::from(shard) {
         parts.extend(match drained.map(Known::stage) {
             None => Some(know(None)),
-            // Before another shard takes its jobs, this one does.
+            // Until another shard takes its jobs, this one does.
             Some(Stage::Offered) if target.is_some() => {
                 Some(Command::SealQueue { queue: queue.clone(), version })
             }
@@ -197,7 +197,7 @@ mod tests {
             Ok(())
         }
 
-        /// Submits a job of this name; one that is taken is refused.
+        /// Submits a job of this name; a name that is taken is refused.
         fn submit(&mut self, name: u64) -> Result<(), Rejection> {
             let job = self.job(name);
             self.next_id += 1;
@@ -238,7 +238,7 @@ mod tests {
         Key { namespace: Origin::Api as i32, name, scope: Scope::WhileUnfinished as i32 }
     }
 
-    /// Offers a job as a router does that has read this of all shards: whether it was taken.
+    /// Offers a job as a router would that has read this state of all shards. Returns whether it was taken.
     fn offer(logs: &mut [Log], read: &[Places], name: u64) -> bool {
         let home = Seat { shard: 0, shards: SHARDS }.shard_of(&QUEUE);
         let order = match &whereabouts(read)[..] {
@@ -256,7 +256,7 @@ mod tests {
         false
     }
 
-    /// Each leader acts by what it has read of the others, which may be old.
+    /// Each leader acts on what it has read of the others, which may be outdated.
     #[test]
     fn one_shard_takes_the_jobs_of_a_queue_at_any_time_however_often_and_late_it_moves() {
         for seed in 0..300 {
@@ -284,7 +284,7 @@ mod tests {
                         read[at][of] = logs[of].places();
                     }
                     5 => {
-                        // Through a node that has read all: no name that is there is given again.
+                        // Through a node that has read everything: no name that exists is given again.
                         names += 1;
                         let all: Vec<Places> = logs.iter().map(Log::places).collect();
                         assert!(offer(&mut logs, &all, names), "seed {seed}, step {step}");

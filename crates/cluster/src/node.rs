@@ -22,28 +22,28 @@ use crate::peers::Peers;
 
 /// How often a node announces itself.
 const ANNOUNCED_EVERY: Duration = Duration::from_millis(200);
-/// That another process has this node's name is said so often.
+/// How often it is logged that another process has this node's name.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// A process that finds its name taken within this time from when it first hears others gives way.
 const NEW_FOR: Duration = Duration::from_secs(3);
-/// So many announcements show that whoever has the name lives: of a process that has just been killed one
-/// or two may still come.
+/// So many announcements show that the other process with the name is alive: one or two may still come from a
+/// process that has just been killed.
 const NAMESAKE_HEARD_MIN: u32 = 3;
 
 /// A node that has listened for so long has heard all others that run.
 const LISTENED: Duration = Duration::from_secs(60);
 
-/// A node so few records behind is as good as up to date.
+/// A node that is at most so many records behind counts as up to date.
 const LAG_MAX: u64 = 1000;
 
 /// Opens the shared log: once for each time that this node follows it.
 pub type OpenLog =
     Box<dyn Fn() -> Result<Arc<dyn SharedLog>, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
-/// Called when this node is to lead no more, with why.
+/// Called when this node is to end its leadership.
 type OnStepDown = Box<dyn Fn() + Send + Sync>;
 
-/// What a node is.
+/// How a node is set up.
 pub struct NodeOptions {
     /// Its name, which no other node of the cluster has.
     pub name: String,
@@ -56,7 +56,7 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// Opens the log.
     pub open: OpenLog,
-    /// Of several logs, which this is.
+    /// Which one of several logs this is; none where there is one log.
     pub shard: Option<ShardSeat>,
     /// How nodes speak to each other.
     pub tls: NodeTls,
@@ -67,8 +67,7 @@ pub struct NodeOptions {
 pub struct ShardSeat {
     /// The log's number.
     pub shard: u8,
-    /// Where this process reaches the cluster's address of its own: it hands clients to itself, too, while
-    /// it leads.
+    /// Where this process reaches its own cluster address: while it leads, it hands clients to itself, too.
     pub own_address: String,
 }
 
@@ -91,9 +90,9 @@ pub(crate) struct Shared {
     pub state: Mutex<State>,
     /// Something is to be announced, or the node stops.
     changed: Condvar,
-    /// What the log has of queues that were moved, while this node follows it.
+    /// What the log says of moved queues, while this node follows it.
     board: PlacesBoard,
-    /// Where clients are handed on to; none while nobody leads, or this node does.
+    /// The leader to which clients are handed on; none while nobody leads, or this node does.
     leader: watch::Sender<Option<Leader>>,
 }
 
@@ -105,13 +104,13 @@ pub(crate) struct State {
     pub peers: Peers,
     /// None until the log was read to its end.
     pub election: Option<Election>,
-    /// The log was open once: when it cannot be opened later, it is only out of reach.
+    /// The log was open once: if it cannot be opened later, it is only out of reach.
     pub was_open: bool,
     /// The log as it is open now.
     pub log: Option<Arc<dyn SharedLog>>,
     /// While this node leads.
     pub engine: Option<Engine>,
-    /// What followers say to be let in.
+    /// The key that followers present to be let in.
     pub pass_key: Option<String>,
     /// This node has stepped down, and nobody has led since.
     pub is_reluctant: bool,
@@ -134,7 +133,7 @@ pub(crate) struct State {
 pub(crate) struct Namesake {
     heard: u32,
     said_at: Option<Duration>,
-    /// It was here first.
+    /// It was in the cluster first.
     pub is_first: bool,
 }
 
@@ -233,7 +232,7 @@ impl Node {
         state.engine.as_ref().map_or(state.position, |engine| engine.durable().0)
     }
 
-    /// What the log has of queues that were moved, for people: it may be a moment ahead of the log, or behind.
+    /// What the log says of moved queues, for people: it may be a moment ahead of the log, or behind.
     pub fn places(&self) -> Places {
         match self.engine() {
             Some(engine) => engine.moves().places().without_waiting("it is for people"),
@@ -255,13 +254,13 @@ impl Node {
         self.state().role
     }
 
-    /// Follows no more, and announces nothing. A leadership is to be ended before.
+    /// Stops following and announcing. A leadership must have been ended before.
     pub fn stop(&self) {
         self.state().stops = true;
         self.shared.changed.notify_all();
     }
 
-    /// Who is called when this node is asked to step down.
+    /// Sets the function that is called when this node is asked to step down.
     pub fn on_step_down(&self, call: impl Fn() + Send + Sync + 'static) {
         self.state().on_step_down = Some(Arc::new(Box::new(call)));
     }
@@ -328,7 +327,7 @@ impl Node {
         Ok(())
     }
 
-    /// The log is one that a server has begun on, and the one that this node is to follow.
+    /// Notes that a server has begun on the log, and that it is the one that this node is to follow.
     pub(crate) fn note_begun(&self) {
         if !std::mem::replace(&mut self.state().has_begun, true) {
             self.shared.changed.notify_all();
@@ -412,27 +411,27 @@ impl Leadership {
         self.epoch
     }
 
-    /// The doors are closed in order from now on. Others go on hearing a leader.
+    /// The doors are closed in order from now on. The other nodes still hear a leader.
     pub fn begin_step_down(&self) {
         self.node.turn_into(Role::SteppingDown);
     }
 
-    /// The engine is stopped: it has committed all that it will. Whoever is first may lead at once, but
-    /// not this node, for a while.
+    /// The engine is stopped: it has committed all that it will. Any other node may lead at once; this one
+    /// does not for a while.
     pub fn stepped_down(self) {
         {
             let mut state = self.node.state();
             state.is_reluctant = true;
             state.role = Role::SteppedDown;
         }
-        // Said now and here: the process may end right after this.
+        // Announced here and now, because the process may end right after this.
         self.node.shared.announce();
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        // Whoever still has it answers nothing, and writes nothing.
+        // Remaining clones of the engine answer nothing and write nothing.
         self.engine.abandon();
         let engine = {
             let mut state = self.node.state();
@@ -487,7 +486,7 @@ impl Shared {
         }
     }
 
-    /// Looks who leads, for clients that are to be handed on.
+    /// Finds the leader, for clients that are to be handed on.
     fn find_leader(&self) {
         let now = self.options.clock.since_boot();
         let state = self.state.lock();
@@ -502,7 +501,7 @@ impl Shared {
                 Leader { node: node.clone(), run: run.clone(), epoch: *epoch, gate }
             }),
         };
-        // With the lock: a newer look must not be overtaken by this one.
+        // Under the lock, so that this result does not replace that of a newer look.
         self.leader.send_if_modified(|known| {
             let is_new = *known != leader;
             *known = leader;
@@ -510,7 +509,7 @@ impl Shared {
         });
     }
 
-    /// This node while it leads, where it hands clients to itself.
+    /// This node as the leader, if it hands clients to itself.
     fn itself_as_leader(&self, state: &State) -> Option<Leader> {
         let seat = self.options.shard.as_ref()?;
         let gate = state.pass_key.clone();
@@ -520,7 +519,7 @@ impl Shared {
         Some(Leader { node, run, epoch: state.epoch, gate })
     }
 
-    /// Says what this node does, once.
+    /// Announces once what this node does.
     fn announce(&self) {
         let mut state = self.state.lock();
         state.announce_now = false;
@@ -564,8 +563,8 @@ impl Shared {
         }
     }
 
-    /// Lets the node lead that stands first at this shard, once it has proved to be well: leaders of shards
-    /// are to be spread over the nodes, in whichever order these were started.
+    /// Makes way for the node that stands first at this shard, once that node has proved to be well: the leaders
+    /// of shards are to be spread over the nodes, whatever the order in which these were started.
     fn make_way(&self) {
         let Some(seat) = &self.options.shard else { return };
         let now = self.options.clock.since_boot();
@@ -584,7 +583,7 @@ impl Shared {
         call.iter().for_each(|call| call());
     }
 
-    /// Somebody announces a newer epoch than the one that this node leads: an append tells.
+    /// If another node announces a newer epoch than the one this node leads, an append shows who leads.
     fn doubt_lead(&self) {
         let now = self.options.clock.since_boot();
         let state = self.state.lock();

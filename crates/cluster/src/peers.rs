@@ -23,8 +23,8 @@ pub(crate) struct Heard {
     pub since: Duration,
 }
 
-/// When it is a node's turn to lead, beside others': by name, where there is one log. Where there are
-/// several, another order for each, so that their leaders are spread.
+/// Orders nodes by their turn to lead. With one log, the order is by name; with several, each log has an order
+/// of its own, so that their leaders are spread.
 fn turn(node: &str, shard: Option<u8>) -> (u64, &str) {
     (shard.map_or(0, |shard| score(node.as_bytes(), u64::from(shard))), node)
 }
@@ -58,8 +58,8 @@ impl Peers {
         self.nodes.values()
     }
 
-    /// The newest version of records that all can read of whom something is known: those that were not heard for long
-    /// are not waited for.
+    /// The newest version of records that all known nodes can read. Nodes that were not heard for long are not
+    /// waited for.
     pub fn all_read(&self, now: Duration) -> Option<u8> {
         let known = self.all().filter(|heard| now.saturating_sub(heard.at) < FORGOTTEN);
         known.map(|heard| heard.announcement.reads).min()
@@ -77,8 +77,8 @@ impl Peers {
         u32::try_from(self.all().filter(stands_before).count()).unwrap_or(u32::MAX)
     }
 
-    /// The follower that should lead rather than a node: it stands first, is heard since `since` or longer, and
-    /// has read up to `position`.
+    /// The follower that should lead instead of node `me`: it stands before it, has been heard since `since` or
+    /// longer, and has read up to `position`.
     pub fn better_leader(
         &self,
         me: &str,

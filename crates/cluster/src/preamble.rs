@@ -1,11 +1,11 @@
-//! What another node says before a client's bytes, so that the leader knows whose they are.
+//! What a node sends to the leader before a client's bytes, so that the leader knows whose they are.
 //!
 //! ```text
 //! "SPNODE" | version u8 | length u16, big-endian | JSON: {"key", "door", "client", "shard", "known"}
 //! ```
 //!
-//! Behind it come the client's own bytes, and nothing else of the node. With `known`, TLS has ended there,
-//! and they are plain.
+//! Behind it come the client's own bytes, and nothing else from the node. With `known`, the node has ended the
+//! client's TLS, and they are plain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use crate::entrance::Arriving;
 const MAGIC: &[u8; 6] = b"SPNODE";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = MAGIC.len() + 3;
-/// The longest preamble behind its head.
+/// The most bytes of a preamble behind its head.
 const BODY_BYTES_MAX: u16 = 4096;
 
-/// A node hands a client on.
+/// Says for which client a node opens a connection to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Preamble {
-    /// What the leader has announced, to show that the follower is of this cluster.
+    /// The key that the leader has announced; it shows that the follower is of this cluster.
     pub key: String,
     /// The door that the client came to.
     pub door: String,
@@ -47,18 +47,18 @@ pub struct Known {
     /// The common name of the certificate that it has shown and that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// The node itself asks, for pages that the client looks at: with this digest of a token.
+    /// The node itself asks, for pages that the client looks at; the digest of the client's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_of: Option<String>,
 }
 
 impl Preamble {
-    /// Says that a client comes to a door as it is.
+    /// For a client whose bytes are handed on to a door as they come.
     pub fn as_it_comes(key: String, door: &str, client: SocketAddr) -> Preamble {
         Preamble { key, door: door.to_owned(), client, shard: 0, known: None }
     }
 
-    /// Says that a client comes to a door of a shard, whose own bytes follow in plain.
+    /// For a client of a door of a shard, whose bytes follow in plain.
     pub fn of_known(key: String, shard: u8, door: &str, client: &Peer) -> Preamble {
         let Peer { address, encrypted, certificate, page_of } = client.clone();
         let [certificate, page_of] = [certificate, page_of].map(|it| it.map(|it| it.to_string()));
@@ -66,7 +66,7 @@ impl Preamble {
         Preamble { key, door: door.to_owned(), client: address, shard, known }
     }
 
-    /// Who comes.
+    /// The client that comes.
     pub fn arrival(&self) -> Arriving {
         match self.known.clone() {
             None => Arriving::At(self.client),
@@ -84,16 +84,16 @@ pub enum PreambleError {
     /// It is something else.
     #[error("it does not begin as one")]
     NotOne,
-    /// It is of a release that this one does not know.
+    /// It is of a version that this release does not know.
     #[error("it is of version {0}, this program knows {VERSION}")]
     Version(u8),
     /// It has more bytes than one may have.
     #[error("it has {0} bytes, over the {BODY_BYTES_MAX} that one may have")]
     TooLong(u16),
-    /// It is none behind its head.
+    /// Behind its head is no preamble.
     #[error("it does not read: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// There was no more.
+    /// The connection broke off.
     #[error("it broke off: {0}")]
     Io(#[from] io::Error),
 }
@@ -117,7 +117,7 @@ impl Preamble {
         Ok(bytes)
     }
 
-    /// Reads one, and not a byte of what comes behind it.
+    /// Reads a preamble, and not a byte of what comes behind it.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ mod tests {
             assert_eq!(read.arrival(), Arriving::Known(peer));
         }
         assert_eq!(preamble().arrival(), Arriving::At(preamble().client));
-        // As a node says it that knows nothing of shards.
+        // As a node writes it that knows nothing of shards.
         let body = br#"{"key":"k","door":"workq","client":"10.1.2.3:1"}"#;
         let mut old = b"SPNODE\x01\0".to_vec();
         old.push(u8::try_from(body.len()).unwrap());

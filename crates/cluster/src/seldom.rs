@@ -15,7 +15,7 @@ pub(crate) struct Seldom {
 }
 
 impl Seldom {
-    /// It has happened. How often since the start, if a line about it is due.
+    /// Counts one event. Returns how often it has happened since the start, if a line about it is due.
     pub fn count(&self) -> Option<u64> {
         let mut state = self.state.lock();
         let (since_start, said_at) = &mut *state;

@@ -15,7 +15,7 @@ pub struct Status {
     pub role: Role,
     /// The epoch that it leads, or the highest that it has folded.
     pub epoch: u64,
-    /// Who leads, by what this node has heard; none if nobody is heard to.
+    /// The leader, as far as this node has heard; none if it has heard of none.
     pub leader: Option<String>,
     /// All nodes that were heard in the last hour, this one included, by name.
     pub nodes: Vec<NodeStatus>,

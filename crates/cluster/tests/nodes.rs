@@ -25,7 +25,7 @@ enum Event {
     Stop,
 }
 
-/// The system's clock, of which a test says how much longer ago the boot was.
+/// The system's clock; a test says how much earlier the boot was.
 #[derive(Default)]
 struct Ahead {
     clock: SystemClock,
@@ -63,7 +63,7 @@ struct Server {
     /// The log as it has it open.
     log: Arc<Mutex<Option<Arc<SharedLogHandle>>>>,
     clock: Arc<Ahead>,
-    /// Its log cannot be opened; how often it was tried.
+    /// Whether its log cannot be opened, and how often that was tried.
     away: Arc<AtomicBool>,
     refused: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -74,7 +74,7 @@ impl Server {
         Server::start_reading(shared, name, VERSION)
     }
 
-    /// One of a program that reads versions of records up to this one.
+    /// A node of a program that reads versions of records up to this one.
     fn start_reading(shared: &SharedMemoryLog, name: &str, format: u8) -> Server {
         let log = Arc::<Mutex<Option<Arc<SharedLogHandle>>>>::default();
         let (world, opened) = (shared.clone(), Arc::clone(&log));
@@ -121,7 +121,7 @@ impl Server {
         self.log.lock().clone().unwrap()
     }
 
-    /// A job that its client was told of.
+    /// Submits a job whose acceptance its client has seen.
     fn add(&self) -> JobId {
         let engine = self.engine();
         let gated = {
@@ -197,8 +197,8 @@ fn three(shared: &SharedMemoryLog) -> [Server; 3] {
     ["a", "b", "c"].map(|name| Server::start(shared, name))
 }
 
-/// The one that leads, once one does and the one before it, if any, knows of it. On a machine that is busy
-/// with other things it need not be the same one for long.
+/// The leader, once there is one and the leader before it, if any, knows of it. On a busy machine the lead may
+/// soon change again.
 fn leader(servers: &[Server]) -> usize {
     let mut leads = Vec::new();
     wait_until("one leads", || {
@@ -293,7 +293,7 @@ fn a_node_alone_leads_and_comes_back_to_it_after_it_has_stepped_down() {
     assert!(server.knows(job));
 }
 
-/// Nodes are upgraded one after the other, of which the newer program reads one version more.
+/// Nodes are upgraded one after the other; the newer program reads one version more.
 #[test]
 fn a_newer_format_comes_into_force_when_all_nodes_read_it_and_stays() {
     const NEWER: u8 = VERSION + 1;

@@ -151,7 +151,7 @@ fn a_client_of_a_follower_is_served_by_the_leader_that_knows_its_address() {
     assert_eq!(ask(&client, "hello"), format!("echo {own} hello"));
     assert_eq!(ask(&client, "again"), format!("echo {own} again"));
 
-    // What is about the follower it says itself.
+    // The follower answers itself what is about it.
     let mut http = connect(two.door);
     http.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();

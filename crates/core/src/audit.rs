@@ -1,9 +1,11 @@
-//! What people did: one entry for each request that changed what is not the caller's own work.
+//! What people did: one entry for each request that changed something other than the caller's own
+//! work.
 //!
-//! An entry is decided together with the change it speaks of, by
-//! [`Command::Audited`](crate::Command::Audited), and both stand in one record of the log: there is
-//! never one without the other. A request that changes many jobs one after the other has one entry
-//! too; each further change brings its new count, so it is exact however the request ended.
+//! An entry is decided together with the change it describes, by
+//! [`Command::Audited`](crate::Command::Audited), and both are in one record of the log, so neither
+//! exists without the other. A request that changes many jobs one after the other has one entry
+//! too; each further change updates the entry's count, so the count is exact however the request
+//! ended.
 
 use bytes::Bytes;
 
@@ -19,7 +21,7 @@ const ADDRESS_BYTES_MAX: usize = 64;
 const CONSTRAINT_BYTES_MAX: usize = 255;
 /// What changed, for people.
 const DETAIL_BYTES_MAX: usize = 512;
-/// What an entry takes in the log besides its texts, about.
+/// Roughly how many bytes an entry takes in the log besides its texts.
 const ENTRY_BYTES: u64 = 64;
 
 /// How somebody proved who they are.
@@ -39,7 +41,7 @@ impl ActorKind {
     pub const ALL: [ActorKind; 3] = [ActorKind::Nobody, ActorKind::Token, ActorKind::Certificate];
 }
 
-/// Who did something, as far as the door knows. The token itself is nowhere in it.
+/// Who did something, as far as the door knows. The token itself is not part of it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Actor {
     /// How they proved who they are.
@@ -60,7 +62,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Somebody, with texts cut to what an entry takes.
+    /// An actor, with its texts cut to the lengths that an entry may have.
     pub fn new(kind: ActorKind, name: &str, address: &str, door: Origin) -> Actor {
         Actor {
             kind: kind as i32,
@@ -72,11 +74,11 @@ impl Actor {
     }
 }
 
-/// What was done. Numbers are never used again. What has no command of its own changes nothing but the audit log.
+/// What was done. Numbers are never reused. An action that has no command of its own changes only the audit log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Action {
-    /// Nothing new: the event brings the count of an entry that is there.
+    /// Nothing new: the event brings a new count for an existing entry.
     Counted = 0,
     /// A job was deleted.
     Delete = 1,
@@ -104,25 +106,25 @@ pub enum Action {
     Purge = 12,
     /// A queue's settings were changed.
     SetQueue = 13,
-    /// A constraint was put, new or changed.
+    /// A constraint was created or changed.
     PutConstraint = 14,
     /// A constraint was removed.
     RemoveConstraint = 15,
-    /// The wall clock was said to be right.
+    /// A person confirmed that the wall clock is right.
     AcceptClock = 16,
     /// Somebody began to take a backup of the log, payloads and results included.
     Backup = 17,
-    /// Somebody began to take jobs out with all there is of them.
+    /// Somebody began to export jobs, with all that is kept of them.
     Export = 18,
-    /// Somebody brought jobs of another server.
+    /// Somebody imported jobs from another server.
     Import = 19,
     /// A job's deletion was undone.
     Undo = 20,
-    /// Somebody had workers of the jobd master pause targets.
+    /// Somebody told workers of the jobd master to pause targets.
     PauseTargets = 21,
-    /// Somebody had workers of the jobd master go on with targets.
+    /// Somebody told workers of the jobd master to continue with targets.
     ContinueTargets = 22,
-    /// A schedule was put, new or changed.
+    /// A schedule was created or changed.
     PutSchedule = 23,
     /// A schedule was removed.
     RemoveSchedule = 24,
@@ -132,7 +134,7 @@ pub enum Action {
     ResumeSchedule = 26,
     /// A job of a schedule was asked for.
     RunSchedule = 27,
-    /// A batch was cancelled, and its jobs.
+    /// A batch and its jobs were cancelled.
     CancelBatch = 28,
     /// The node that led the log was asked to let another one lead.
     StepDown = 29,
@@ -200,7 +202,7 @@ pub struct AuditEntry {
     /// The constraint that it is about.
     #[prost(string, optional, tag = "7")]
     pub constraint: Option<String>,
-    /// What changed, briefly, for people. Nothing of payloads.
+    /// What changed, briefly, for people; nothing from payloads.
     #[prost(string, tag = "8")]
     pub detail: String,
     /// How many jobs it changed, if it was about many.
@@ -212,7 +214,7 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// What changed, cut to what an entry takes.
+    /// Sets what changed, cut to the length that an entry may have.
     pub fn set_detail(&mut self, detail: &str) {
         self.detail = cut(detail, DETAIL_BYTES_MAX);
     }
@@ -229,7 +231,7 @@ impl AuditEntry {
             && self.queue.as_ref().is_none_or(|it| it.len() <= crate::queue::QUEUE_NAME_BYTES_MAX)
     }
 
-    /// What it takes in the log, about.
+    /// Roughly how many bytes it takes in the log.
     pub(crate) fn bytes(&self) -> u64 {
         let actor = self.actor.as_ref().map_or(0, |actor| actor.name.len() + actor.address.len());
         let names = self.queue.as_ref().map_or(0, Bytes::len)
@@ -239,7 +241,7 @@ impl AuditEntry {
     }
 }
 
-/// The beginning of a text, no letter of it cut in two.
+/// The beginning of a text, with no character cut in two.
 fn cut(text: &str, bytes_max: usize) -> String {
     String::from_utf8_lossy(cut_text(text.as_bytes(), bytes_max)).into_owned()
 }

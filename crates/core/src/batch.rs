@@ -1,13 +1,13 @@
 //! Batches: jobs that belong together. A batch is opened, jobs are added, it is sealed; when all of
 //! its jobs have ended, it has ended.
 //!
-//! A batch has a number from the same row as jobs, so whatever waits for jobs (`after`) can wait for
-//! batches: that is how a job runs when all of a batch are done, or when all have ended. A batch may
-//! belong to another one, and counts there as one job.
+//! A batch has a number from the same sequence as jobs, so a job that waits for jobs (`after`) can
+//! wait for batches too: that is how a job runs once all jobs of a batch are done, or once all have
+//! ended. A batch may belong to another one, and counts there as one job.
 //!
-//! A batch counts its jobs rather than knowing them, because jobs go when their retention ends. The
-//! counts stand in the log as numbers, in the record that changed them: a fold that begins in the
-//! middle of the log may not know what a job was before.
+//! A batch keeps counts of its jobs, not their statuses, because jobs go when their retention ends.
+//! The counts are logged as numbers, in the record that changed them: a fold that begins in the
+//! middle of the log may not know a job's earlier status.
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ use bytes::Bytes;
 pub const BATCH_JOBS_MAX: u32 = 10_000;
 /// The server keeps at most this many batches.
 pub const BATCHES_MAX: usize = 100_000;
-/// How deep batches may lie in each other: one that belongs to none is at depth 1.
+/// How deep batches may nest: a batch that belongs to none is at depth 1.
 pub const BATCH_DEPTH_MAX: usize = 10;
 /// The longest name, and the longest key.
 pub const BATCH_NAME_BYTES_MAX: usize = 256;
@@ -23,16 +23,16 @@ pub const BATCH_NAME_BYTES_MAX: usize = 256;
 /// A batch.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Batch {
-    /// Its number, of the same row as jobs'.
+    /// Its number, from the same sequence as jobs'.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The queue that says who may see and change it. Its jobs may be of any queue.
+    /// The queue by which access to it is decided. Its jobs may be of any queue.
     #[prost(bytes = "bytes", tag = "2")]
     pub queue: Bytes,
     /// For people; may be empty.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// A name from outside that no other batch has; empty if it has none.
+    /// A name from outside, unique among batches; empty if it has none.
     #[prost(bytes = "bytes", tag = "4")]
     pub key: Bytes,
     /// The batch that it belongs to; 0 if there is none.
@@ -53,13 +53,13 @@ pub struct Batch {
     /// How many jobs it has.
     #[prost(message, required, tag = "10")]
     pub counts: BatchCounts,
-    /// When the last of its jobs ended. Absent while it is open, or one of them is unfinished, which
-    /// a retried one is again.
+    /// When the last of its jobs ended. Absent while the batch is open or one of its jobs is
+    /// unfinished; a retried job is unfinished again.
     #[prost(fixed64, optional, tag = "11")]
     pub ended_ms: Option<u64>,
 }
 
-/// How many jobs of a batch stand how. A batch in it counts as one job.
+/// How many jobs of a batch are in which state. A batch within it counts as one job.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct BatchCounts {
     /// Neither done nor dead.
@@ -91,7 +91,7 @@ impl BatchCounts {
         self.unfinished + self.done + self.dead + self.gone
     }
 
-    /// A job that counted like this counts like that from now on; one that is added did not count.
+    /// Moves a job from the count `was` to the count `is`. A job that is added was in none.
     pub(crate) fn count(&mut self, was: Option<Counted>, is: Counted) {
         if let Some(was) = was {
             *self.of(was) = self.of(was).saturating_sub(1);
@@ -110,7 +110,7 @@ impl BatchCounts {
 }
 
 impl Batch {
-    /// Whether no job is added any more.
+    /// Whether it takes no more jobs.
     pub fn is_sealed(&self) -> bool {
         self.sealed_ms.is_some()
     }
@@ -120,8 +120,8 @@ impl Batch {
         self.ended_ms.map(|ended_ms| ended_ms.saturating_add(self.keep_ms))
     }
 
-    /// How it counts in the batch that it belongs to. One that lacks a job that is gone can never be
-    /// done, one with a dead job may still be: the job may be retried.
+    /// How it counts in the batch that it belongs to. A batch with a job that is gone without having
+    /// been done can never be done. One with a dead job still can, because the job may be retried.
     pub(crate) fn counted(&self) -> Counted {
         let BatchCounts { unfinished, dead, gone, .. } = self.counts;
         if !self.is_sealed() || unfinished > 0 {

@@ -51,7 +51,8 @@ pub enum Command {
     },
     /// A person changes a waiting job.
     Edit(Box<Edit>),
-    /// Ends a job as dead with code `cancelled`; whoever waits for it gets its end.
+    /// Ends a job as dead with code `cancelled`; clients and jobs that wait for it learn of its
+    /// end.
     Cancel {
         /// Which job.
         id: JobId,
@@ -72,8 +73,8 @@ pub enum Command {
         /// For how long it can be undone: 1 to [`UNDO_MS_MAX`](crate::job::UNDO_MS_MAX).
         undo_ms: u64,
     },
-    /// A person undoes a job's deletion. It is as it was, but that a lease has ended and that time
-    /// has passed.
+    /// A person undoes a job's deletion. The job is as it was, except that its lease has ended and
+    /// time has passed.
     Undelete {
         /// Which job.
         id: JobId,
@@ -109,7 +110,7 @@ pub enum Command {
         state: Bytes,
         /// What to append to the job's events, as the door writes it.
         event: Bytes,
-        /// Where the job's events are by now: to be given when their page is full, see
+        /// Where the job's earlier events are now: required when their page is full, see
         /// [`State::full_page`](crate::State::full_page).
         page: Option<BytesRef>,
     },
@@ -143,7 +144,7 @@ pub enum Command {
         id: JobId,
         /// Only if the job's revision still is this: its queue may be another one by now.
         revision: Option<u32>,
-        /// Its labels now, and what they were made by.
+        /// Its labels now, and the revision that they were made with.
         matched: Matched,
     },
     /// The engine has matched existing jobs against a revision of the constraints, up to a number:
@@ -174,8 +175,8 @@ pub enum Command {
         /// All ids below this may be used.
         until: u64,
     },
-    /// The server stops in order and gives back the rest of its reserved block, which was never
-    /// used, so that the next server goes on with the next id.
+    /// The server shuts down cleanly and gives back the rest of its reserved block, which was never
+    /// used, so that the next server continues with the next id.
     ReturnIds {
         /// No id from this on was ever given to a job.
         from: u64,
@@ -185,7 +186,7 @@ pub enum Command {
         /// Wall clock and log disagree: nothing is deleted for its TTL.
         hold_expiry: bool,
     },
-    /// A person's command and the entry in the audit log that speaks of it: both happen, or neither.
+    /// A person's command and the entry in the audit log that describes it: both happen, or neither.
     Audited(Box<Audited>),
     /// A person sets a schedule, new or changed.
     SetSchedule(Box<SetSchedule>),
@@ -194,7 +195,7 @@ pub enum Command {
         /// Its name.
         name: String,
     },
-    /// A schedule came to a time, or a person wants its job now.
+    /// A schedule's time has come, or a person wants its job now.
     FireSchedule(Box<FireSchedule>),
     /// A batch is opened: jobs can be added to it.
     OpenBatch(Box<OpenBatch>),
@@ -249,7 +250,7 @@ pub enum Command {
         /// Which move.
         version: u64,
     },
-    /// Somebody who follows the feed has dealt with everything up to a place.
+    /// A consumer of the feed has dealt with everything up to a position.
     MoveConsumer(Consumer),
     /// Appends an item in full again, so that its record can be dropped.
     Compact(Compact),
@@ -260,13 +261,13 @@ pub enum Command {
     },
 }
 
-/// A person's command, and the entry in the audit log that speaks of it.
+/// A person's command, and the entry in the audit log that describes it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Audited {
-    /// What is done; none if nothing of it is in the state. One that changes nothing leaves no
-    /// entry.
+    /// The command; none if the request does not change the state. A command that changes nothing
+    /// leaves no entry.
     pub command: Option<Command>,
-    /// The entry. With a `seq` it is there already, and only its count is taken.
+    /// The entry. With a `seq` it exists already, and only its count is updated.
     pub entry: AuditEntry,
 }
 
@@ -284,7 +285,7 @@ pub struct Submit {
     pub priority: i64,
     /// Not before this time.
     pub run_at_ms: Option<u64>,
-    /// Goes after this, from `run_at_ms` or now, whatever its state.
+    /// Time to live, counted from `run_at_ms` or now: then the job goes, whatever its state.
     pub ttl_ms: Option<u64>,
     /// How long a lease lasts.
     pub ttr_ms: Option<u64>,
@@ -296,13 +297,13 @@ pub struct Submit {
     pub backoff: Option<Backoff>,
     /// Where the payload is.
     pub payload: BytesRef,
-    /// A UUID from outside; a taken one refuses the submit, and the refusal names the job that has
-    /// it.
+    /// A UUID from outside. If it is taken, the submit is refused, and the refusal names the job
+    /// that has it.
     pub uuid: Option<[u8; 16]>,
     /// Other names from outside, by the same rule.
     pub keys: Vec<Key>,
     /// A waiting job that holds one of `keys` while it is unfinished is deleted in the same step:
-    /// the newest submit counts. A job that a worker has refuses the submit all the same.
+    /// the newest submit counts. If that job is leased, the submit is refused all the same.
     pub replaces: bool,
     /// Which constraint values it falls under, sorted.
     pub labels: Vec<Label>,
@@ -338,7 +339,7 @@ pub struct Submit {
 }
 
 impl Submit {
-    /// Nobody has matched it against constraints yet: the engine does that before the core sees it.
+    /// It is not matched against constraints yet: the engine does that before the core sees it.
     pub const UNMATCHED: u64 = u64::MAX;
 
     /// A submit that asks for nothing special.
@@ -375,9 +376,9 @@ pub enum Select {
 /// A worker's request for one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lease {
-    /// Where from; at most 1,024.
+    /// The queues to lease from; at most 1,024.
     pub queues: Vec<Bytes>,
-    /// Which of them.
+    /// How one of them is selected.
     pub select: Select,
     /// The connection or registered worker.
     pub holder: u64,
@@ -437,7 +438,7 @@ pub struct Finish {
     pub claim: Claim,
     /// Completed, or failed.
     pub success: bool,
-    /// On failure: false kills the job whatever tries it has left.
+    /// On failure: false ends the job as dead, even if it has tries left.
     pub retry: bool,
     /// The result's bytes, logged already or in this record.
     pub result: Option<BytesRef>,
@@ -533,12 +534,12 @@ pub enum Compact {
 pub struct OpenBatch {
     /// From the reserved block.
     pub id: JobId,
-    /// The queue that says who may see and change it.
+    /// The queue by which access to it is decided.
     pub queue: Bytes,
     /// For people, at most [`BATCH_NAME_BYTES_MAX`](crate::batch::BATCH_NAME_BYTES_MAX) bytes.
     pub name: String,
-    /// A name from outside, as long at most; one that a batch has refuses the command, and the
-    /// refusal names that batch. Empty: none.
+    /// A name from outside, of at most the same length; empty if there is none. If a batch has it
+    /// already, the command is refused, and the refusal names that batch.
     pub key: Bytes,
     /// The open batch that it belongs to.
     pub parent: Option<JobId>,
@@ -560,7 +561,7 @@ pub struct SetSchedule {
 pub enum Occasion {
     /// Its next time is due.
     Due {
-        /// The time behind this one.
+        /// The time after this one.
         following: Option<Due>,
         /// The first time that is not missed yet, see
         /// [`MISSED_AFTER_MS`](crate::schedule::MISSED_AFTER_MS).
@@ -568,7 +569,7 @@ pub enum Occasion {
     },
     /// The job that a pending one waits for has ended.
     Pending,
-    /// A person wants its job now, whatever its times and the last job are.
+    /// A person wants its job now, regardless of its times and of the last job.
     Now,
 }
 
@@ -579,7 +580,7 @@ pub struct FireSchedule {
     pub name: String,
     /// Its revision; with [`Occasion::Now`] any.
     pub revision: u64,
-    /// The time: of a time that is not its next one, or not the pending one, nothing comes.
+    /// The time. Unless it is the schedule's next time, or the pending one, no job comes of it.
     pub due_ms: u64,
     /// Why.
     pub occasion: Occasion,

@@ -1,16 +1,16 @@
 //! Consumers: programs that follow the feed of what happens, each known by a name, and the place up
 //! to which each has dealt with everything. Webhooks are consumers.
 //!
-//! The log remembers them. So whoever takes the log over, after a restart or as another node of a
-//! cluster, goes on where the one before was.
+//! They are kept in the log, so a server that takes the log over, after a restart or as another
+//! node of a cluster, continues where the one before it was.
 
 use bytes::Bytes;
 
 /// Longest name of a consumer.
 pub const CONSUMER_NAME_BYTES_MAX: usize = 64;
 
-/// So many are remembered. One more, and the one is forgotten that has not moved for longest: nobody
-/// says so when a consumer is there no more.
+/// At most this many consumers are remembered. One more replaces the one that has not moved for
+/// longest, because nobody tells the server that a consumer no longer exists.
 pub const CONSUMERS_MAX: usize = 64;
 
 /// A consumer, and where it is.
@@ -30,7 +30,7 @@ pub struct Consumer {
 /// All that are remembered.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Consumers {
-    /// The one that moved last is the last.
+    /// In the order in which they last moved, the latest at the end.
     #[prost(message, repeated, tag = "1")]
     pub moved: Vec<Consumer>,
 }

@@ -34,7 +34,7 @@ macro_rules! events {
                 }
             }
 
-            /// Appends the message behind that byte, as prost writes it.
+            /// Appends the message that follows that byte, as prost writes it.
             pub(crate) fn encode_plainly(&self, out: &mut Vec<u8>) {
                 match self {
                     $(Event::$name(message) => message.encode_raw(out),)*
@@ -71,7 +71,7 @@ events! {
     3 Extended(Extended),
     /// A lease ended, or a try failed, and the job goes on.
     4 Requeued(Requeued),
-    /// A job is done or dead: its whole image, which memory only names from then on.
+    /// A job is done or dead: its whole image, to which memory only refers from then on.
     5 Finished(JobImage),
     /// Jobs are gone.
     6 Gone(Gone),
@@ -120,7 +120,7 @@ events! {
     27 ScheduleSet(ScheduleSet),
     /// A schedule was removed.
     28 ScheduleRemoved(ScheduleRemoved),
-    /// A schedule came to a time. The job, if one came of it, is in the same record.
+    /// A schedule's time came. The job, if one came of it, is in the same record.
     29 ScheduleFired(ScheduleFired),
     /// Jobs that another one waits for have ended, and it goes on, waiting for fewer or none.
     30 BlockerEnded(BlockerEnded),
@@ -134,7 +134,7 @@ events! {
     34 QueuePlaced(Placed),
     /// This shard knows of another place of a queue, or has nothing of it any more.
     35 PlaceKnown(Known),
-    /// Somebody who follows the feed has come so far.
+    /// A consumer of the feed has come so far.
     36 ConsumerMoved(Consumer),
 }
 
@@ -267,7 +267,7 @@ pub struct Deleted {
 /// See [`Event::Undeleted`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Undeleted {
-    /// Which job. A finished one is done or dead as before, and the rest says nothing.
+    /// Which job. A finished job is done or dead as before, and the other fields say nothing.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Where it stands now.
@@ -298,7 +298,7 @@ pub struct BlockerEnded {
     /// The job that waited.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Those that it waits for no more, ascending.
+    /// Those that it no longer waits for, ascending.
     #[prost(uint64, repeated, tag = "2")]
     pub ended: Vec<u64>,
     /// Where it stands now.
@@ -310,7 +310,7 @@ pub struct BlockerEnded {
     /// Its age.
     #[prost(uint64, tag = "5")]
     pub order: u64,
-    /// It is deleted, and is cancelled because of this job if that is undone; 0 if not.
+    /// The job is deleted, and if that is undone it is cancelled because of this one; 0 otherwise.
     #[prost(uint64, tag = "6")]
     pub cancelled_by: u64,
 }
@@ -373,7 +373,8 @@ pub struct QueueSet {
     /// All its settings.
     #[prost(message, required, tag = "2")]
     pub settings: QueueSettings,
-    /// The revision of what jobs are labelled by now: what the queue's bytes are is part of it.
+    /// The revision of the rules that jobs are labelled by now. The type of the queue's `bytes`
+    /// payloads is part of them.
     #[prost(uint64, tag = "3")]
     pub constraints_revision: u64,
 }
@@ -387,7 +388,7 @@ pub struct ConstraintSet {
     /// The revision of the set of constraints now.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// When. What was full then is full by the new rule.
+    /// When. A bucket that was full then is full under the new rule.
     #[prost(uint64, tag = "3")]
     pub at_ms: u64,
     /// The revision it was set with, when it is compacted; 0 says that it is set now.
@@ -463,7 +464,7 @@ pub struct IdsReserved {
     #[prost(uint64, tag = "1")]
     pub until: u64,
     /// The ids from `until` on were reserved before and never used: they are given back. A server
-    /// that does not know this passes over them, as after a crash.
+    /// that does not know this field skips them, as after a crash.
     #[prost(bool, tag = "2")]
     pub returned: bool,
 }
@@ -522,7 +523,7 @@ pub struct BatchesCounted {
     pub counts: Vec<BatchCount>,
 }
 
-/// What a batch counts now.
+/// The counts of a batch now.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct BatchCount {
     /// Which batch.
@@ -562,7 +563,7 @@ pub struct Server {
     /// The next constraint's number.
     #[prost(uint32, tag = "5")]
     pub next_constraint: u32,
-    /// Counts changes of what jobs are labelled by.
+    /// Counts changes of the rules that jobs are labelled by.
     #[prost(uint64, tag = "6")]
     pub constraints_revision: u64,
     /// Existing jobs were labelled for this revision ...
@@ -583,10 +584,10 @@ pub struct Server {
     /// Of how many; 0 of a log that is the only one.
     #[prost(uint32, tag = "12")]
     pub shards: u32,
-    /// Where queues are that were moved.
+    /// Where the moved queues are.
     #[prost(message, required, tag = "13")]
     pub places: Places,
-    /// Who follows the feed, and how far each has come.
+    /// The consumers of the feed, and how far each has come.
     #[prost(message, required, tag = "14")]
     pub consumers: Consumers,
 }
@@ -599,7 +600,7 @@ impl Server {
     }
 }
 
-/// An event of which nothing comes, as a place for others.
+/// An event without effect, as a placeholder.
 impl Default for Event {
     fn default() -> Event {
         Event::Gone(Gone::default())

@@ -15,12 +15,12 @@ pub(crate) const AFTER_DEAD: &[u8] = b"after_dead";
 /// The code of a job that was cancelled because one that it waited for is gone.
 pub(crate) const AFTER_GONE: &[u8] = b"after_gone";
 
-/// The first `bytes_max` bytes of what may be a text, or fewer, so that no letter is cut in two.
+/// The first `bytes_max` bytes of what may be a text, or fewer, so that no character is cut in two.
 pub fn cut_text(text: &[u8], bytes_max: usize) -> &[u8] {
     let Some(short) = text.get(..bytes_max).filter(|short| short.len() < text.len()) else {
         return text;
     };
-    // A letter of UTF-8 has up to three bytes that go on.
+    // A UTF-8 character has up to three continuation bytes.
     let goes_on = |byte: u8| byte & 0xc0 == 0x80;
     let begin =
         (0..=3).map_while(|back| bytes_max.checked_sub(back)).find(|at| !goes_on(text[*at]));
@@ -62,8 +62,8 @@ impl Outcome {
         self.bytes.as_ref().map_or(0, |result| result.len as usize) + self.words_len()
     }
 
-    /// Leaves out the result, and of the texts what the job's history does not keep either. The
-    /// message says why.
+    /// Leaves out the result, and cuts the texts to what the job's history keeps. The message says
+    /// why.
     pub fn leave_out_result(&mut self, why: &str) {
         let kept = Words::of(self).map_or_else(Words::default, |words| *words);
         let len = self.bytes.take().map_or(0, |result| result.len);
@@ -88,10 +88,10 @@ impl JobImage {
         self.outcome.as_deref().map_or(0, Outcome::words_len) + attempts_len(&self.history)
     }
 
-    /// What the bytes of the last failure's `error` are. The outcome says so. One that an older
-    /// server wrote does not: then only LightJQ's workers reported MessagePack. That is a fact
-    /// about old records, not a rule: today the door's [`Policy`](crate::Policy) says it when an
-    /// attempt ends.
+    /// The type of the last failure's `error`, as the outcome says. An outcome that an older server
+    /// wrote does not say it: at that time only LightJQ's workers reported MessagePack. That is a
+    /// fact about old records, not a rule: today the door's [`Policy`](crate::Policy) says it when
+    /// an attempt ends.
     pub fn error_type(&self) -> Type {
         let said = self.outcome.as_ref().map_or(Type::Bytes, |outcome| outcome.error_kind());
         if said != Type::Bytes {

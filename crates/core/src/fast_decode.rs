@@ -1,11 +1,11 @@
 //! Reading the events of the hot path at a start: what prost reads, in three fifths of the
 //! instructions, and without moving an event about.
 //!
-//! A start reads an image for each job that ever came, and as many more for those that ended. Here
-//! the fields are taken in the order in which `fast_encode.rs` writes them, so that each costs a look
-//! at its key. Whatever is out of the ordinary (another order, unknown fields, other wire types,
-//! numbers of ten bytes, an end too early) is left to prost, for the whole event: so there is one
-//! opinion on what bytes mean, and tests compare the two.
+//! A start reads an image for each job that was ever submitted, and another for each that ended. Here
+//! the fields are read in the order in which `fast_encode.rs` writes them, so that each costs one
+//! look at its key. An event with anything out of the ordinary (another order, unknown fields, other
+//! wire types, numbers of ten bytes, an end too early) is left to prost as a whole: so there is one
+//! definition of what bytes mean, and tests compare the two.
 //!
 //! Names that come again and again, queues' and workers', are kept and shared, so an event does not
 //! hold on to the record that it was read from.
@@ -38,8 +38,9 @@ impl EventReader {
     /// Reads back the event that stands at `range` of a record, into the place of another one. None
     /// for a kind that this version does not know.
     ///
-    /// What the two have in common stays where it is: while a start reads image after image, no
-    /// event is moved about and no name is copied or counted. On an error the event is any event.
+    /// The parts that the two have in common stay where they are: while a start reads image after
+    /// image, no event is moved about and no name is copied or counted. On an error any event may
+    /// be left in its place.
     pub fn read(
         &mut self,
         record: &Bytes,
@@ -104,13 +105,14 @@ fn place_of(name: &[u8]) -> usize {
     name.iter().fold(name.len(), mix) % NAMES
 }
 
-/// What is left of a message. Each method takes the field of one tag if it comes next, and returns
-/// none in none if it does but is out of the ordinary.
+/// What is left of a message. Each method takes the field of one tag if it comes next. It returns
+/// none if that field is out of the ordinary.
 struct Fields<'a> {
     left: &'a [u8],
 }
 
-/// A field that may be there, of a message that may be out of the ordinary.
+/// A field: the outer none means that it is out of the ordinary, the inner none that it is not
+/// there.
 type Given<T> = Option<Option<T>>;
 
 impl<'a> Fields<'a> {
@@ -381,7 +383,7 @@ mod tests {
         reader.read(&record, 6..6 + bytes.len(), event)
     }
 
-    /// Whatever was done to the bytes of an event: both read the same, or both refuse it.
+    /// However the bytes of an event were changed, both readers read the same, or both refuse it.
     #[test]
     fn any_bytes_are_read_as_prost_reads_them() {
         let mut reader = EventReader::default();
@@ -406,7 +408,7 @@ mod tests {
                 plain += u32::from(reader.read_plain(&record, all, &mut used).is_some());
                 let expected = by_prost(&bytes);
                 assert_eq!(here(&mut reader, &bytes), expected, "seed {seed}, {damage}");
-                // And in the place of whatever the last one left, half read or whole.
+                // The same in the place of the last event, whether that was read in part or whole.
                 let again = read_into(&mut reader, &bytes, &mut used);
                 let again = again.map(|read| read.map(|()| used.clone()));
                 assert_eq!(again, expected, "seed {seed}, {damage} again");

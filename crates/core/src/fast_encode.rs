@@ -1,8 +1,8 @@
 //! Writing the messages of the hot path: the same bytes as prost's, in a tenth of the instructions.
 //!
 //! prost checks the room and writes one byte at a time through a trait, for every key and every
-//! byte of every number; half of what an acknowledged submit cost was that. Reading
-//! has a file of its own (`fast_decode.rs`). A test holds every message that is written here against what prost writes.
+//! byte of every number; that was half the cost of an acknowledged submit. Reading has a file of its own
+//! (`fast_decode.rs`). A test compares every message that is written here with what prost writes.
 
 use crate::job::{Attempt, HeldLease, JobImage, Outcome, Words};
 use crate::payload::BytesRef;
@@ -233,7 +233,7 @@ pub(crate) mod tests {
     use crate::payload::BytesRef;
     use crate::queue::BucketImage;
 
-    /// Values from a seed, with the short and the long ones more often than chance would have it.
+    /// Values from a seed. Short and long ones come more often than by chance.
     pub(crate) struct Draw(pub(crate) u64);
 
     impl Draw {

@@ -38,7 +38,7 @@ pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What each text that fits a pattern begins with, and whether that is all there is of it.
+/// The prefix of every text that fits a pattern, and whether that prefix is the whole text.
 pub fn literal_prefix(pattern: &[u8]) -> (Vec<u8>, bool) {
     let mut begin = Vec::new();
     let mut rest = pattern.iter();

@@ -83,7 +83,7 @@ impl Status {
         Status::Blocked,
     ];
 
-    /// Where a job stands that no worker has: parked, else blocked while it waits for other jobs,
+    /// The status of a job that no worker has: parked, else blocked while it waits for other jobs,
     /// else scheduled while its time lies ahead.
     pub fn waiting(parked: bool, is_blocked: bool, is_ahead: bool) -> Status {
         match (parked, is_blocked, is_ahead) {
@@ -334,7 +334,7 @@ pub struct JobOptions {
     /// When it may run, if that was asked for or a backoff says so.
     #[prost(fixed64, optional, tag = "1")]
     pub run_at_ms: Option<u64>,
-    /// Set when it left by itself through a user's schedule: the time asked for at submit.
+    /// The time that the submit asked for, if it named one: the TTL counts from then.
     #[prost(fixed64, optional, tag = "2")]
     pub scheduled_ms: Option<u64>,
     /// Most leases, as given; absent means the queue's or the protocol's, 0 means no limit.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// What the door that wrote some bytes says they are. Never guessed from the bytes.
+/// The type of some bytes, as the door that wrote them says; never guessed from the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum Type {

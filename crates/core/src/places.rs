@@ -1,23 +1,24 @@
-//! Where queues are that a person has moved to another shard.
+//! Where the queues are that a person has moved to another shard.
 //!
 //! A queue is on the shard that its name says ([`Seat::shard_of`]) until it is
-//! moved. Where moved queues are is a **map**, which the first shard's log keeps ([`Placed`]). What a shard
-//! does by it, its own log says ([`Known`]): no decision looks into another log. No job moves; new ones come
-//! to another place. So a job's id says where it is for as long as it lives.
+//! moved. A **map** in the first shard's log says where moved queues are ([`Placed`]). What a shard does
+//! about a move is in its own log ([`Known`]): no decision looks into another log. Jobs never move; only new
+//! jobs go to another shard. So a job's id says where it is for as long as it lives.
 //!
-//! A move goes on over the logs, and whoever leads a shard does its part:
+//! A move takes steps in several logs, and the leader of each shard does that shard's part:
 //!
-//! 1. A person moves the queue: the map has a new version of its place, and the shard that is to *drain*.
-//! 2. That one learns of it, and *offers* the queue: it goes on as before, but the queue's settings change no
-//!    more, and stand in what it says.
-//! 3. The shard that it moves to takes the settings. It is *open*: it takes jobs.
-//! 4. Only then the one that offers it is *sealed*: it takes no new job, so that one which it refuses is taken
-//!    by the other. Jobs that are there are worked there; their names stay taken.
-//! 5. A sealed shard that has nothing of the queue any more *leaves* it, and the map has it drain no more: the
-//!    queue has moved. Only then it can be moved again.
+//! 1. A person moves the queue: the map gets a new version of its place, and names the shard that is to
+//!    *drain*.
+//! 2. That shard learns of it, and *offers* the queue: it goes on as before, but the queue's settings can no
+//!    longer change, and are part of the offer.
+//! 3. The shard that the queue moves to takes over the settings. It is *open*: it takes jobs.
+//! 4. Only then is the shard that offers it *sealed*: it takes no new jobs, and any job that it refuses is
+//!    taken by the other shard. The jobs that it has are worked there; their names stay taken.
+//! 5. A sealed shard that has nothing of the queue any more *leaves* it, and the map no longer lists it as
+//!    draining: the queue has moved. Only then can it be moved again.
 //!
-//! Whoever brings a job asks the shard that drains first, and the one that the queue moves to only if that
-//! refuses it because of its place. So no name is taken on both.
+//! A submit goes first to the shard that drains, and to the shard that the queue moves to only if the
+//! first refuses it because of the queue's place. So no name is taken on both.
 
 use bytes::Bytes;
 
@@ -27,13 +28,13 @@ use crate::seat::Seat;
 /// Most queues whose place the map has.
 pub const PLACED_MAX: usize = 1_000;
 
-/// Where a queue is that was moved, in the map.
+/// The place of a moved queue, in the map.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Placed {
     /// Which queue.
     #[prost(bytes = "bytes", tag = "1")]
     pub queue: Bytes,
-    /// The number of this move among all.
+    /// The number of this move among all moves.
     #[prost(uint64, tag = "2")]
     pub version: u64,
     /// The shard that takes its jobs.
@@ -56,7 +57,7 @@ pub struct Known {
     /// The shard that takes its jobs.
     #[prost(uint32, tag = "3")]
     pub shard: u32,
-    /// How far it is with it.
+    /// How far it is with the move.
     #[prost(enumeration = "Stage", tag = "4")]
     pub stage: i32,
     /// The queue's settings, where it is offered.
@@ -78,7 +79,7 @@ pub enum Stage {
     Left = 3,
 }
 
-/// What a log has of places: the map is empty on all but the first shard.
+/// What a log knows about places. The map is empty on all but the first shard.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Places {
     /// How many moves there have been.
@@ -107,7 +108,7 @@ impl Places {
         self.known.get(at)
     }
 
-    /// Changes the map. A queue that is where its name says, and nowhere else, is not on it.
+    /// Changes the map. A queue that is only where its name says is not on it.
     pub(crate) fn place(&mut self, placed: &Placed, seat: Seat) {
         self.moves = self.moves.max(placed.version);
         let is_home = u32::from(seat.shard_of(&placed.queue)) == placed.shard;

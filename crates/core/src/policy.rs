@@ -1,7 +1,7 @@
 //! What a job gets where neither its submit nor its queue says anything.
 //!
-//! Each door declares a [`Policy`] beside its protocol, and whoever starts a server hands all of
-//! them to the state. The core reads a policy by the number that records carry for the door and
+//! Each door declares a [`Policy`] beside its protocol, and the code that starts a server hands all
+//! of them to the state. The core reads a policy by the number that records carry for the door and
 //! knows no protocol: a rule that only one protocol has is a field of [`Policy`].
 
 use crate::job::{Backoff, Origin};
@@ -9,8 +9,8 @@ use crate::payload::Type;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Where a job goes whose lease was lost: it timed out, its holder's connection went, or the server
-/// restarted.
+/// Where a job goes when its lease was lost: it timed out, its holder's connection closed, or the
+/// server restarted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Requeue {
     /// Back to its place among the jobs of its priority.
@@ -31,9 +31,10 @@ pub struct Policy {
     pub backoff: Backoff,
     /// How long a done job is kept; absent means until its TTL ends or it is deleted.
     pub keep_ms: Option<u64>,
-    /// Where a job goes that a worker of this door has lost, whichever door the job came through.
+    /// Where a job goes when a worker of this door has lost it, whichever door the job came
+    /// through.
     pub on_lost_lease: Requeue,
-    /// What the bytes of an error are that a worker of this door reports.
+    /// The type of the errors that workers of this door report.
     pub error_type: Type,
 }
 
@@ -85,7 +86,7 @@ impl FromIterator<(Origin, Policy)> for Policies {
     }
 }
 
-/// What jobs get that say nothing themselves, and how much the server keeps.
+/// What jobs get that set nothing themselves, and how much the server keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Defaults {
     /// What each door declared.

@@ -50,7 +50,7 @@ pub struct QueueSettings {
     /// Most bytes of the payloads of unfinished jobs together; a submit that would pass it is refused.
     #[prost(uint64, optional, tag = "12")]
     pub bytes_max: Option<u64>,
-    /// A waiting job gains one step of priority each time this has passed. Absent means that
+    /// A waiting job gains one step of priority each time this long has passed. Absent means that
     /// priority counts first, however long others wait.
     #[prost(uint64, optional, tag = "20")]
     pub aging_ms: Option<u64>,
@@ -68,7 +68,7 @@ pub const FAIR_KEY_BYTES_MAX: usize = 256;
 /// Most keys of a queue that have a weight of their own.
 pub const FAIR_WEIGHTS_MAX: usize = 1_000;
 
-/// The highest weight. The lowest is 1, which every key has that is given none.
+/// The highest weight. The lowest is 1, which is also that of keys without a weight of their own.
 pub const FAIR_WEIGHT_MAX: u32 = 1_000;
 
 /// The longest JSON Pointer to a key.
@@ -147,17 +147,17 @@ pub struct Constraint {
     pub running_max: Option<u64>,
 }
 
-/// What a constraint limits where queues are on several shards. Each shard counts its own jobs.
+/// What a constraint limits if queues are on several shards. Each shard counts its own jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitScope {
     /// All jobs that it matches, together: so their queues have to be on one shard.
     Whole,
-    /// Those of each shard for themselves.
+    /// The jobs of each shard separately.
     PerShard,
 }
 
 /// Which queues a constraint's matcher takes: the one part of a matcher that the core reads. The
-/// tests of payloads come behind it in the same message, and only `spindle-matching` reads them.
+/// tests of payloads come after it in the same message, and only `spindle-matching` reads them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum QueuePattern {
     /// All of them.
@@ -176,7 +176,7 @@ pub enum UnreadableMatcher {
     /// A later version wrote it.
     #[error("the matcher needs version {0} of the format")]
     Newer(u32),
-    /// It is none.
+    /// It is not a matcher.
     #[error("the matcher is damaged")]
     Damaged,
 }
@@ -235,10 +235,10 @@ pub struct BucketImage {
     /// Whose bucket it is.
     #[prost(message, required, tag = "1")]
     pub label: Label,
-    /// Tokens at `at_ms`, in fractions: `per_ms` of the constraint's rate are one token.
+    /// Tokens at `at_ms`, in fractions: one token is `per_ms` fractions, by the constraint's rate.
     #[prost(uint64, tag = "2")]
     pub level: u64,
-    /// When the level was true.
+    /// The time of the level.
     #[prost(uint64, tag = "3")]
     pub at_ms: u64,
 }

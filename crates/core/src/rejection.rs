@@ -69,10 +69,10 @@ pub enum Rejection {
     /// The queue is on another shard.
     #[error("the queue is on shard {0}")]
     OtherShard(u8),
-    /// The queue is on the first shard for ever.
+    /// The queue always stays on the first shard.
     #[error("the queue stays on the first shard")]
     StaysPut,
-    /// The queue is where all of its hash tag are, see [`hash_tag`](crate::seat::hash_tag).
+    /// The queue stays with all others of its hash tag, see [`hash_tag`](crate::seat::hash_tag).
     #[error("queues with the same text between {{ and }} in their names stay on one shard")]
     StaysTogether,
     /// The constraint is one limit for queues that may be on several shards.
@@ -82,10 +82,11 @@ pub enum Rejection {
     /// when nothing is left of it where it was.
     #[error("the queue is moving between shards")]
     Moves,
-    /// There is something of the queue.
+    /// The queue still has a job, a schedule or a batch here.
     #[error("the queue is in use")]
     InUse,
-    /// Another log of the cluster was meant, or a cluster of another number of shards.
+    /// The command is meant for another log of the cluster, or for a cluster with another number of
+    /// shards.
     #[error("it is {0}")]
     OtherSeat(Seat),
     /// No such constraint.
@@ -97,7 +98,7 @@ pub enum Rejection {
     /// The schedule is paused, or its time has not come.
     #[error("the schedule is not due")]
     NotDue,
-    /// A job is to wait for one that there is not, that is gone, or that is deleted.
+    /// The job that is to be waited for does not exist, is gone, or is deleted.
     #[error("there is no job {0} to wait for")]
     NoBlocker(JobId),
     /// No such batch, or it is gone.
@@ -112,7 +113,7 @@ pub enum Rejection {
     /// A job of a batch would wait for something that waits for the batch.
     #[error("the job would wait for itself")]
     Circle,
-    /// So much waits for the batch that nobody can say at once whether a job would wait for itself.
+    /// Too much waits for the batch to tell at once whether a job would wait for itself.
     #[error("too many jobs wait for the batch")]
     FlowTooLarge,
     /// Not all buckets of the constraint follow its last change yet: ask again.
@@ -120,8 +121,8 @@ pub enum Rejection {
     Rebasing,
 }
 
-/// Whether a text is that of [`Rejection::OtherShard`]: what a door says to a router that did not know
-/// better.
+/// Whether a text is that of [`Rejection::OtherShard`], with which a door answers a router that asked
+/// the wrong shard.
 #[must_use]
 pub fn says_other_shard(text: &str) -> bool {
     let shard = text.strip_prefix("the queue is on shard ");

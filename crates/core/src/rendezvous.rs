@@ -1,22 +1,24 @@
-//! Rendezvous hashing: of several, each draws a score for a name, and the highest has it.
+//! Rendezvous hashing: each of several candidates gets a score for a name, and the one with the
+//! highest score has the name.
 //!
-//! Whoever knows the same candidates finds the same one, and one that is added or goes moves only what is
-//! its own.
+//! Programs that know the same candidates find the same one. Adding or removing a candidate moves only
+//! the names that this candidate has.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// What a candidate draws for a name. Programs of all versions have to agree: it never changes.
+/// A candidate's score for a name. Programs of all versions have to agree on it, so it never
+/// changes.
 #[must_use]
 pub fn score(name: &[u8], candidate: u64) -> u64 {
     drawn(hashed(name), candidate)
 }
 
-/// The candidate that has a name; none of no candidates.
+/// The candidate that has a name; none if there are no candidates.
 #[must_use]
 pub fn first(name: &[u8], candidates: Range<u64>) -> Option<u64> {
     let name = hashed(name);
-    // Of equal scores the lower number's counts, so that the answer is one.
+    // Of equal scores the lower number wins, so that there is one answer.
     candidates.max_by_key(|candidate| (drawn(name, *candidate), Reverse(*candidate)))
 }
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::job::Label;
 
-/// How many jobs of which queues, and how many starts under which labels, are to be left. It names
-/// no job: a worker that comes takes the one that its own selection names.
+/// How many jobs of which queues, and how many starts under which labels, other leases must leave.
+/// It names no job: a called worker takes the one that its own selection finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     queues: BTreeMap<Bytes, u64>,

@@ -1,9 +1,9 @@
 //! Schedules: jobs that are submitted at times that an expression names.
 //!
-//! The core keeps the expression and the zone as texts and never reads them. Whoever fires a
-//! schedule computes the times that follow, and brings them with the command; the core decides
-//! whether the time is the one that is due, and what happens then. Both are in one record: the job,
-//! and the event that moves the schedule on. So a time fires once, whatever crashes.
+//! The core keeps the expression and the zone as texts and never reads them. The caller that fires
+//! a schedule computes the times that follow, and passes them with the command; the core decides
+//! whether the time is the one that is due, and what happens then. The job and the event that moves
+//! the schedule on are in one record, so a time fires once, whatever crashes.
 //!
 //! ```text
 //!             next is due
@@ -13,9 +13,9 @@
 //!     +---------------------------------------------------------------------+    kept as pending
 //! ```
 //!
-//! A time is *missed* when it is due by more than [`MISSED_AFTER_MS`] before it is looked at. Which
-//! times are made up is for [`Missed`], what happens while the last job is unfinished for
-//! [`Overlap`].
+//! A time is *missed* when it has been due for more than [`MISSED_AFTER_MS`] before it is looked
+//! at. [`Missed`] says which times are made up, [`Overlap`] what happens while the last job is
+//! unfinished.
 
 use bytes::Bytes;
 
@@ -31,9 +31,9 @@ pub const SCHEDULES_MAX: usize = 20_000;
 pub const SCHEDULE_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// Longest expression, and longest name of a zone.
 pub const SCHEDULE_TEXT_BYTES_MAX: usize = 255;
-/// What all schedules take together, in memory and on disk.
+/// Most bytes that all schedules take together, in memory and on disk.
 pub const SCHEDULES_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// A time that is due by longer than this is missed.
+/// A time that has been due for longer than this is missed.
 pub const MISSED_AFTER_MS: u64 = 60_000;
 /// Most missed times that are made up one by one.
 pub const MADE_UP_MAX: u32 = 1_000;
@@ -123,7 +123,7 @@ pub struct JobTemplate {
     /// Whose share of a fair queue its jobs take.
     #[prost(bytes = "vec", optional, tag = "40")]
     pub fair_key: Option<Vec<u8>>,
-    /// Words to search by; `schedule:` and the schedule's name come to them.
+    /// Words to search by; the word `schedule:` with the schedule's name is added to them.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub tags: Vec<Vec<u8>>,
     /// Its payload.

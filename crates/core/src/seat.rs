@@ -1,4 +1,4 @@
-//! Which of a cluster's logs one is.
+//! Which one of a cluster's logs a log is.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::glob;
 use crate::queue::QueuePattern;
 use crate::rendezvous::first;
 
-/// The place of one log among all that make a cluster. It is written down when a server first begins on the
-/// log, and never changes: where queues are, and what ids say, depends on it.
+/// The place of one log among all that make a cluster. It is logged when a server first begins on the log,
+/// and never changes, because the places of queues and the meaning of ids depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seat {
     /// Its number, from 0.
@@ -17,8 +17,9 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// The shard that a queue is on: all of one [hash tag](hash_tag) on the same. By rendezvous hashing, so
-    /// that a cluster of one shard more takes over its share of the queues, and no queue moves between others.
+    /// The shard that a queue is on: all queues of one [hash tag](hash_tag) are on the same. Found by
+    /// rendezvous hashing, so that one more shard takes over its share of the queues, and no queue moves
+    /// between the others.
     #[must_use]
     pub fn shard_of(self, queue: &[u8]) -> u8 {
         if queue == JOBQ_QUEUE {
@@ -52,8 +53,8 @@ pub fn hash_tag(queue: &[u8]) -> Option<&[u8]> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The queue of Jobq's jobs whose creator names none. It stays on one shard, so that a poll takes the one of
-/// them that has not changed for longest.
+/// The queue of those Jobq jobs whose creator names none. It stays on one shard, so that a poll takes the
+/// job that has not changed for longest.
 pub const JOBQ_QUEUE: &[u8] = b"jobq";
 
 impl Default for Seat {

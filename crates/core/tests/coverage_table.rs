@@ -1,18 +1,18 @@
 //! The table of everything the core knows: each command and each event with the test that states
 //! its property, the operation of the simulator that brings it about, and the rule of the model
-//! that judges it. A new variant does not compile without a row, and a row whose test, operation
-//! or rule is not there fails.
+//! that judges it. A new variant does not compile without a row, and a row whose test, operation or
+//! rule does not exist fails.
 
 use std::path::Path;
 
 use spindle_core::{Command, Event};
 
-/// Where a variant is looked after.
+/// Where a variant is covered.
 struct Row {
     variant: &'static str,
     /// A test function in `tests/properties.rs` or `tests/families/`.
     property: &'static str,
-    /// What the simulator's sources say where they do it.
+    /// A text in the simulator's sources, at the place that brings it about.
     operation: &'static str,
     /// A function of the simulator's model.
     rule: &'static str,

@@ -39,7 +39,8 @@ static ALLOCATOR: Counting = Counting;
 const MILLION: u64 = 1_000_000;
 const NOW_MS: u64 = 1_700_000_000_000;
 const PAYLOAD_BYTES: u32 = 256;
-/// What a step may ask for at once: moving this takes well under a millisecond.
+/// The most memory that a step may ask for at once: moving this much takes well under a
+/// millisecond.
 const ONE_REQUEST_MAX: usize = 64 * 1024;
 /// What a waiting job may cost besides its payload: its 80 bytes, and its places in four indices.
 const WAITING_BYTES_MAX: f64 = 104.0;
@@ -91,7 +92,7 @@ impl Filling {
         self.run(&Command::Submit(Box::new(submit)), at);
     }
 
-    /// The job is the nth that finishes; its event is behind its result.
+    /// The job is the nth that finishes; its event comes after its result.
     fn complete(&mut self, id: u64, nth: u64, result: BytesRef) {
         let at = Place { position: 100_000 + nth / 100, offset: result.offset + result.len };
         self.now_ms += u64::from(nth.is_multiple_of(20));

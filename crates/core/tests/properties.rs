@@ -54,7 +54,7 @@ fn a_job_has_one_live_lease_and_its_token_was_never_given_before() {
                 && *cause == Cause::Undone
                 && step.outcome.is_ok()
             {
-                // Nobody ever saw that one.
+                // That token never left the server.
                 tokens.remove(&(id.0, *epoch, *attempt));
             }
             if let Command::Release { claim: Claim::Unfinished { id }, .. } = step.command {
@@ -156,7 +156,7 @@ fn eligible<'a>(step: &'a Step<'_>, lease: &Lease) -> Vec<&'a JobImage> {
         .filter(|job| job.status() == Status::Ready && lease.queues.contains(&job.queue))
         .filter(|job| !step.paused.contains(&job.queue))
         .filter(|job| job.payload.as_ref().map_or(0, |p| p.len) <= lease.payload_bytes_max)
-        // Limits have a property of their own; here only jobs without any are looked at.
+        // Limits have a property of their own; only jobs without limits are looked at here.
         .filter(|job| !blocked(job))
         .collect()
 }

@@ -1,33 +1,32 @@
 //! Admission: when a change may be made.
 //!
-//! A request that changes something is dispatched only when the log has room for it: when not too much
-//! is decided and not durable. On a full disk there is less room: what is left of the log, its reserve,
-//! is used up by changes and by compaction, which alone gives room back. So changes leave what the round
-//! under way needs, and wait for its trim. Without a round they may use an eighth of what is left, then
-//! they wait until compaction has looked again whether a round pays now and fits. Only when it has, none
-//! does, and nearly nothing is left, changes are refused: nothing that the server does makes room any
-//! more. So it is, too, once the log has had no room for a record: all that is decided later stands behind
-//! it, images and deletions included. A job of many segments comes to that, if it is appended when the disk
-//! is not known to be full yet.
+//! A request that changes something is dispatched only when the log has room for it: while not too many decided bytes
+//! wait to become durable. On a full disk there is less room: changes and compaction both use up what is left of the
+//! log, its reserve, and only compaction gives room back. So changes leave what the current round of compaction needs,
+//! and wait for its trim. Without a round they may use an eighth of what is left; then they wait until compaction has
+//! checked again whether a round now pays and fits. Changes are refused only when compaction has checked, no round pays
+//! and fits, and nearly nothing is left: the server can then make no more room by itself. They are also refused once
+//! the log has had no room for a record, because everything decided later stands behind that record, images and
+//! deletions included. A job of many segments can cause this, if it is appended before the disk is known to be full.
 //!
-//! What time causes (leases and TTLs that are over, schedules) asks nobody. It leaves the round under way what
-//! that needs, too, and the very last of the reserve; then it waits until there is room. It is late then, and
-//! nothing is lost: whatever could see it, or refuse because of it, waits for the same room.
+//! Changes that time causes (leases and TTLs that are over, schedules) are not admitted one by one. They, too, leave
+//! what the current round needs, and the very last of the reserve; then they wait until there is room. They are late
+//! then, but nothing is lost: any request that could see such a change, or be refused because of it, waits for the same
+//! room.
 //!
-//! A log that cannot prepare another segment for another reason than room ([`Space::CannotGrow`]) is a full
-//! disk in all of this but its name. New jobs do not wait until it can, because nobody knows when that is: those
-//! who wait would get no answer, and what is left of the log would go for them instead of for what ends jobs
-//! and frees segments, which a log that cannot make a file can still use again.
+//! A log that cannot prepare another segment for a reason other than room ([`Space::CannotGrow`]) is treated like a
+//! full disk in all of this. New jobs do not wait until it can, because nobody knows when that is: their clients would
+//! get no answer, and what is left of the log would be spent on them instead of on changes that end jobs and free
+//! segments, which a log that cannot make a file can still use again.
 //!
-//! A large change waits for more: until little else is decided and not durable. All that is decided goes
-//! to the log in one order, so whoever comes behind large payloads waits until they are written; one after
-//! the other they keep nobody waiting for more than one of them. What was decided while large ones were
-//! written goes to the disk before the next: commits with large changes and without take turns. And while
-//! there are others, the log rests from large changes for as long as it has just been busy with them: they
-//! take half of its time at most.
+//! A large change waits longer: until few other decided bytes wait to become durable. All that is decided goes to the
+//! log in one order, so a change behind large payloads waits until they are written; since large changes go one after
+//! the other, no change waits for more than one of them. Changes decided while a large one was written go to the disk
+//! before the next: commits with large changes and without take turns. And while there are other changes, the log rests
+//! from large ones for as long as it has just been busy with them: they take half of its time at most.
 //!
-//! Nobody waits for ever: each look ends with a round, with more of the reserve, or with the refusal. The
-//! thread that compacts looks ten times a second, and a round on a full disk is one segment long.
+//! No change waits for ever: each check by compaction ends with a round, with more of the reserve for changes, or with
+//! their refusal. The compaction thread checks ten times a second, and a round on a full disk is one segment long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -41,13 +40,13 @@ use crate::engine::Engine;
 use crate::inner::Inner;
 use crate::wait::{Caller, Wait, WaitFor};
 
-/// The part of the reserve that changes may use between two looks of compaction.
+/// The part of the reserve that changes may use between two checks by compaction.
 const SHARE: u64 = 8;
 /// A change that brings more bytes than this is a large one.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// A large change waits until no more than this part of what may be decided is.
+/// A large change waits until no more than this part of the bytes that may be undurable is.
 const BEHIND_LARGE: usize = 8;
-/// There are others if a commit without a large change ended in this time.
+/// There are other changes if a commit without a large one ended in this time.
 const OTHERS_MS: u64 = 100;
 /// The longest rest from large changes, on a slow disk.
 const REST_MS_MAX: u64 = 100;
@@ -79,13 +78,13 @@ pub(crate) struct Admission {
     full: Mutex<FullDisk>,
 }
 
-/// Whether there are large changes, as far as it matters whose turn it is: what is decided while a
-/// commit begins may count for the one or the other.
+/// What decides whether it is the turn of large changes or of others. A change decided while a
+/// commit begins may count for that commit or for the next.
 #[derive(Debug, Default)]
 struct LargeChanges {
-    /// Among what is decided and in no commit yet.
+    /// There is one among the changes that are decided and in no commit yet.
     decided: AtomicBool,
-    /// In the last commit that ended.
+    /// There was one in the last commit that ended.
     last: AtomicBool,
     /// When the next one may be decided, if there are others.
     rests_until_ms: AtomicU64,
@@ -179,7 +178,8 @@ impl Admission {
         self.undurable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether those who wait for room may go on: half of it is there again, or none will be.
+    /// Whether requests that wait for room may go on: half of it is there again, or there will be
+    /// none.
     fn has_again(&self) -> bool {
         self.undurable_bytes().saturating_mul(2) < self.room_below.load(Ordering::Relaxed)
             || self.exhausted.load(Ordering::Relaxed)
@@ -303,12 +303,13 @@ impl Engine {
                         let caller = caller.clone();
                         let wait = Wait { caller, request: WaitFor::Time, deadline_ms };
                         let ticket = inner.waiting.list.add(wait);
-                        // Who asks for room has no turn yet, whose end would tell the timer.
+                        // A caller that asks for room has no turn yet, whose end would tell the
+                        // timer.
                         self.shared.timer.ring_if_before(deadline_ms);
                         return Ok(Some(ticket));
                     }
-                    // Its turn comes after a commit. With nothing to commit it was for a rest that it
-                    // had to wait, and that has just ended.
+                    // A large change gets its turn after a commit. With nothing to commit, it had to wait for a rest
+                    // only, which has just ended.
                     if self.undurable_bytes() == 0 {
                         return Ok(None);
                     }
@@ -320,7 +321,7 @@ impl Engine {
         Ok(Some(inner.waiting.list.add(wait)))
     }
 
-    /// The log has more room than before, or less: answers those who waited for it, if there is some.
+    /// The log has more room than before, or less: answers the requests that waited for it, if there is some.
     pub(crate) fn answer_room(&self, inner: &mut Inner) {
         if self.shared.admission.has_again() {
             let tickets = inner.waiting.list.for_room();
@@ -328,9 +329,9 @@ impl Engine {
         }
     }
 
-    /// On a full disk a large result, state or event may take half of what is left of the reserve and
-    /// not needed by compaction: a record that does not fit would keep all behind it waiting, the
-    /// deletes that make room included.
+    /// On a full disk a large result, state or event may take half of the reserve that is left and that compaction does
+    /// not need: a record that does not fit would keep everything behind it waiting, including the deletes that make
+    /// room.
     pub(crate) fn check_reserve(&self, inner: &Inner, len: usize) -> Result<(), Refused> {
         const SMALL_BYTES: usize = 4096;
         let log = &self.shared.log;
@@ -345,7 +346,7 @@ impl Engine {
         Ok(())
     }
 
-    /// New jobs are refused on a full disk: what is left is for what frees room. So they are while the
+    /// New jobs are refused on a full disk: what is left is for changes that free room. They are also refused while the
     /// log is as long as it may be.
     pub(crate) fn check_space(&self) -> Result<(), Refused> {
         if self.shared.log.space().is_reserve() {

@@ -1,4 +1,4 @@
-//! What the engine answers: at once, or later to those who wait.
+//! What the engine answers: at once, or later to callers that wait.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use spindle_log::LogError;
 use crate::door::Ticket;
 use crate::read::BlockerNow;
 
-/// Why the engine can go on no more.
+/// Why the engine cannot go on.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Failure {
     /// The log is poisoned.
@@ -38,10 +38,10 @@ pub enum Refused {
     /// bridge does when its wait runs out.
     #[error("too much is waiting for the disk")]
     Busy,
-    /// The disk is full: what frees space goes on, new jobs do not.
+    /// The disk is full: calls that free space are still taken, new jobs are not.
     #[error("disk full")]
     DiskFull,
-    /// The log cannot be made longer, for another reason than room: the same holds as on a full disk.
+    /// The log cannot be made longer, for a reason other than room: the same holds as on a full disk.
     #[error("the log cannot grow")]
     LogCannotGrow,
     /// The log is as long as it may be: jobs can be worked and deleted, new ones are refused.
@@ -58,7 +58,8 @@ pub enum Refused {
     /// Foreground payloads fill their share of memory, or too many wait.
     #[error("too many {0}")]
     TooMany(&'static str),
-    /// The server stops: a job that lives in memory only would be lost. Others are still taken.
+    /// The server stops: a job that lives in memory only would be lost. Logged jobs are still
+    /// taken.
     #[error("the server is stopping")]
     Stopping,
 }
@@ -77,7 +78,7 @@ pub enum LeaseReply {
 /// A deferred answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// A job was leased to the one who waited.
+    /// A job was leased to the caller that waited.
     Leased(Box<LeasedJob>),
     /// The job is done or dead; its outcome is in the image.
     Finished(Arc<JobImage>),
@@ -85,11 +86,11 @@ pub enum Answer {
     Gone(JobId),
     /// The batch has ended. It is as it was then: it may be gone by now, or unfinished again.
     BatchEnded(Arc<Batch>),
-    /// Something new of a watched job; the watch goes on.
+    /// News of a watched job; the watch goes on.
     Reported {
         /// The job.
         job: JobId,
-        /// What its holder said.
+        /// What the holder of its lease reported.
         news: News,
     },
     /// A watched job is done or dead, which ends the watch.
@@ -107,14 +108,14 @@ pub enum Answer {
     Room,
     /// The feed has something newer.
     FeedMoved,
-    /// Something of a job that somebody follows has changed: look at it again.
+    /// A job that the caller follows has changed: look at it again.
     Changed(JobId),
 }
 
 /// What the holder of a lease reports while it works. Never logged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum News {
-    /// How far it is, as text the way the worker wrote it.
+    /// How far the work is, as text the way the worker wrote it.
     Progress {
         /// What is done of the denominator.
         numerator: Bytes,
@@ -124,7 +125,7 @@ pub enum News {
         /// began with).
         remaining_s: u32,
     },
-    /// A piece of the result, which stands before what the end of the job brings.
+    /// A piece of the result. It goes in front of the result that the end of the job brings.
     Data(Bytes),
     /// Something people should see; it is in the job's output, too.
     Warning(Bytes),

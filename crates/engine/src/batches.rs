@@ -25,8 +25,8 @@ impl Batches<'_> {
         })
     }
 
-    /// No job is added any more: the batch ends when all of its jobs have. The batch as it is then: it
-    /// may be gone at once.
+    /// From now on no job is added: the batch ends when all of its jobs have. Returns the batch as it is then: it may
+    /// be gone at once.
     pub fn seal(&self, id: JobId) -> Gated<Result<Batch, Refused>> {
         self.0.change(|inner| {
             inner.run(&Command::SealBatch { id })?;
@@ -51,8 +51,8 @@ impl Batches<'_> {
 }
 
 impl People<'_> {
-    /// Seals a batch and notes that it is cancelled. Its jobs are the caller's to cancel, and the
-    /// batches in it: they may be many, and others come in between.
+    /// Seals a batch and notes that it is cancelled. The caller cancels its jobs and the batches in
+    /// it: they may be many, and other calls come in between.
     pub fn cancel_batch(self, id: JobId) -> Gated<Result<(), Refused>> {
         self.engine.change(|inner| {
             let queue = inner.state.batch(id).map(|batch| batch.queue.clone());

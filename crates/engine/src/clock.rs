@@ -2,7 +2,7 @@
 //!
 //! A wall clock that is wrong must not delete jobs: a TTL is over when the time it names has passed, not when somebody
 //! has set a clock. So the wall clock is compared with the engine's time, which the log keeps over a restart. While the
-//! two disagree nothing is deleted for its TTL, no schedule fires, and time goes on from the log's.
+//! two disagree, nothing is deleted for its TTL, no schedule fires, and time goes on from the log's time.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub trait Clock: Send + Sync + 'static {
     fn wall_ahead_ms(&self) -> i64;
     /// Take the wall clock's time as it is, as far as that does not go back.
     fn accept_wall(&self);
-    /// How long ago the machine was started, the time included in which it was suspended: nobody
-    /// sets this clock.
+    /// How long ago the machine was started, including the time in which it was suspended. This
+    /// clock cannot be set.
     fn since_boot(&self) -> Duration {
         Duration::from_nanos(boot_ns())
     }
@@ -134,7 +134,7 @@ impl ClockTrust {
 }
 
 impl Inner {
-    /// Time begins: it goes on from the log's last time, and from the wall clock's if that is believed.
+    /// Starts the time: it goes on from the log's last time, or from the wall clock's if that is believed.
     pub(crate) fn begin_time(&mut self, clock: &dyn Clock) {
         // A new log knows no time.
         if self.now_ms > 0 {
@@ -151,9 +151,9 @@ impl Inner {
         self.set_now(clock.now_ms());
     }
 
-    /// Time goes on from the wall clock's, if that is later, and each lease keeps the time that it had left: no worker
-    /// has used any up by that. The lock is held for all leases, because whose time has been set right does not show
-    /// in a lease; this comes at most once after a start, and when a person accepts the clock.
+    /// Time goes on from the wall clock's, if that is later, and each lease keeps the time that it had left: the step
+    /// used up no worker's time. The lock is held for all leases, because a lease does not show whether its time has
+    /// been set right; this happens at most once after a start, and when a person accepts the clock.
     fn set_forward(&mut self, clock: &dyn Clock) {
         self.set_now(clock.now_ms());
         let before_ms = self.now_ms;
@@ -205,7 +205,7 @@ impl Inner {
 
     fn set_hold(&mut self, hold: bool) {
         self.hold_expiry = hold;
-        // What was left out of it may be due now.
+        // Expiries that the hint left out may be due now.
         self.state.renew_due_hint(hold);
     }
 }
@@ -246,7 +246,7 @@ fn read_ns(clock: ClockId) -> u64 {
     to_ns(time.tv_sec(), time.tv_nsec())
 }
 
-/// Nanoseconds since 1970. Before that it is 1970, and behind the year 2554 the last nanosecond that can be counted.
+/// Nanoseconds since 1970: 0 for times before that, and the last nanosecond that can be counted after the year 2554.
 fn to_ns(seconds: i64, ns: i64) -> u64 {
     let seconds = u64::try_from(seconds).unwrap_or_default();
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(ns).unwrap_or_default())

@@ -19,8 +19,8 @@ pub fn logs_commands() -> bool {
     tracing::enabled!(target: COMMANDS, Level::DEBUG)
 }
 
-/// A name that a client chose, for the log: what would end a line, speak to a terminal or turn the
-/// direction of writing is written as an escape, and a long name is cut off.
+/// A name that a client chose, for the log: characters that would end a line, control a terminal or
+/// turn the direction of writing are written as escapes, and a long name is cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownName(String);
 

@@ -1,4 +1,4 @@
-//! Who follows the feed and is remembered: see [`spindle_core::consumer`].
+//! Consumers of the feed whose place is remembered: see [`spindle_core::consumer`].
 
 use bytes::Bytes;
 use spindle_core::consumer::Consumer;
@@ -8,8 +8,8 @@ use crate::read::FeedId;
 use crate::views::Feed;
 
 impl Feed<'_> {
-    /// Where a consumer is; none if no one of this name has moved, or too many others have since. It may
-    /// not be durable yet: nobody is told of it but the consumer.
+    /// Where a consumer is; none if no one of this name has moved, or too many others have since. It may not be durable
+    /// yet: only the consumer itself is told of it.
     pub fn consumer(&self, name: &str) -> Option<FeedId> {
         let inner = self.0.shared.inner.lock();
         let found = inner.state.server().consumers.find(name.as_bytes())?;

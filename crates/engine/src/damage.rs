@@ -1,7 +1,7 @@
 //! Which jobs are hit when bytes of payloads and results have rotted on the disk.
 //!
 //! Such a record is folded all the same: the log returns it only if nothing but such parts is damaged
-//! ([`checked_parts`]). Which jobs the damaged bytes belong to shows in the fold: an unfinished job whose payload they are
+//! ([`checked_parts`]). The fold shows which jobs the damaged bytes belong to: an unfinished job with a damaged payload
 //! dies at the start, a finished one has lost its result.
 //!
 //! [`checked_parts`]: crate::commit::record::checked_parts
@@ -25,7 +25,7 @@ pub enum DamagedBytes {
     Result,
 }
 
-/// A job that bytes on the disk were damaged of.
+/// A job of which bytes on the disk are damaged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DamagedJob {
     /// Which job.
@@ -36,7 +36,7 @@ pub struct DamagedJob {
     pub bytes: DamagedBytes,
 }
 
-/// Follows a fold and notes what is damaged and who refers to it.
+/// Follows a fold and notes what is damaged and which jobs refer to it.
 #[derive(Debug, Default)]
 pub(crate) struct DamageFinder {
     /// Records in a row that hold one piece of bytes and nothing else, and how long those are:
@@ -76,7 +76,7 @@ impl DamageFinder {
         }
     }
 
-    /// The last chunk is damaged: so is all that begins before it and reaches it.
+    /// The last chunk is damaged: so are all bytes that begin before it and reach into it.
     fn chunks_before_are_damaged(&mut self) {
         let mut between = 0u32;
         for (position, len) in self.chunks.iter().rev().skip(1) {
@@ -120,7 +120,7 @@ impl DamageFinder {
         self.damaged.is_empty()
     }
 
-    /// The jobs that damage is done to in what the fold came to, by their numbers.
+    /// The jobs that are damaged in the state that the fold came to, by their numbers.
     pub fn jobs(&self, state: &State) -> Vec<DamagedJob> {
         if self.is_empty() {
             return Vec::new();
@@ -140,7 +140,7 @@ impl DamageFinder {
     }
 }
 
-/// How long the one piece of bytes is that is all a record holds.
+/// The length of a record's one piece of bytes, if it holds nothing else.
 fn lone_piece(record: &[u8]) -> Option<u32> {
     let head = read_entry_header(record.get(HEADER_BYTES..)?)?;
     let alone =

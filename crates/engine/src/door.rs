@@ -2,9 +2,10 @@
 //!
 //! A door's connection is a plain state machine, a [`Session`]: bytes in, replies out into an
 //! [`Outbox`], each reply with the [`Gate`] it must not pass before the log is durable up to it.
-//! A wait is a [`Ticket`] that the engine answers later through the reactor's [`Mailbox`]. Whoever
-//! owns the sockets (`spindle-net` today) drives sessions and writes what their outboxes release;
-//! nothing here knows of tokio, so another reactor can take its place without touching a door.
+//! A wait is a [`Ticket`] that the engine answers later through the reactor's [`Mailbox`]. The
+//! owner of the sockets (`spindle-net` today) drives sessions and writes what their outboxes
+//! release; nothing here knows of tokio, so another reactor can take its place without changes to a
+//! door.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -30,7 +31,7 @@ pub struct Peer {
     /// The subject's common name of the certificate that the client has shown and that was verified
     /// against the client CA. None without one.
     pub certificate: Option<Arc<str>>,
-    /// Another node of the cluster asks, for pages that this client looks at there: the digest of the token
+    /// Set when another node of the cluster asks, for pages that this client looks at there: the digest of the token
     /// that the client has logged in with, in hexadecimal, or empty if it has none.
     pub page_of: Option<Arc<str>>,
 }
@@ -68,8 +69,8 @@ pub struct Delivery {
 
 /// Where the engine leaves deferred answers for the reactor that owns the connections.
 ///
-/// Both calls come from inside the engine's lock or from whoever commits: they MUST return at once
-/// and MUST NOT call back into the engine.
+/// Both calls come from inside the engine's lock or from the thread that commits: they MUST return
+/// at once and MUST NOT call back into the engine.
 pub trait Mailbox: Send + Sync {
     /// Queues one deferred answer and wakes the reactor.
     fn deliver(&self, delivery: Delivery);
@@ -112,15 +113,15 @@ pub trait Session: Send {
     /// How many bytes of input the session can make use of beyond what it has; the reactor stops
     /// reading above it.
     fn input_bytes_max(&self) -> usize;
-    /// Whether the client holds or expects something, so that its silence is not idleness: a job that
-    /// it works on, news that come by themselves.
+    /// Whether the client holds or expects something (a job that it works on, news that are sent to it), so that its
+    /// silence does not count as idleness.
     fn is_engaged(&self) -> bool {
         false
     }
 }
 
-/// What a reactor needs of the engine behind its doors: it is the reactor that takes what its
-/// sessions decide to the log, see [`Cohort`](crate::cohort::Cohort).
+/// What a reactor needs of the engine behind its doors: the reactor commits what its sessions
+/// decide, see [`Cohort`](crate::cohort::Cohort).
 pub trait Committer: Send + Sync + 'static {
     /// A reactor introduces itself, once, before it opens connections: from now on its mailbox
     /// hears when the durable position moves.
@@ -128,9 +129,8 @@ pub trait Committer: Send + Sync + 'static {
     /// How far the log is durable now.
     fn durable(&self) -> Gate;
     /// How far answers may leave now: as far as the log is durable, and none at all while it is not
-    /// certain that this process leads a log that others share. When that changes, the mailboxes hear
-    /// of it as of a move of the durable position. To be asked after an answer was made, and before
-    /// it is handed to a socket.
+    /// certain that this process leads a log that others share. When that changes, the mailboxes are told, as for a
+    /// move of the durable position. Ask after an answer was made, and before it is handed to a socket.
     fn released(&self) -> Option<Gate> {
         Some(self.durable())
     }
@@ -141,12 +141,12 @@ pub trait Committer: Send + Sync + 'static {
     /// records at a time it only hands over, and returns at once. The mailboxes hear of it.
     fn commit(&self);
     /// As [`Committer::commit`] if that is quick: if syncs take no millisecond, there are not many
-    /// bytes, and nobody else commits. If not, the log thread commits. For threads that serve nobody
-    /// meanwhile.
+    /// bytes, and nobody else commits. If not, the log thread commits. For threads that serve no
+    /// requests meanwhile.
     fn commit_if_quick(&self);
     /// How long a commit takes nowadays. Over a log that takes several records at a time, how long
-    /// it takes until one of them leaves its place to the next: who waits longer than that for
-    /// others is better off without them.
+    /// it takes until one of them leaves its place to the next: to wait longer than that for other
+    /// requests costs more than it gains.
     fn sync_time(&self) -> Duration;
 }
 
@@ -154,17 +154,17 @@ pub trait Committer: Send + Sync + 'static {
 pub trait Door: Send + Sync + 'static {
     /// The door's name as users write it: `workq`, `gearman`.
     fn name(&self) -> &'static str;
-    /// There is a new connection, and it is known how its client speaks: in plain bytes, or after a
-    /// handshake of TLS. `mailbox` reaches the reactor that owns it.
+    /// There is a new connection, and it is known whether its client speaks in plain bytes or has
+    /// completed a TLS handshake. `mailbox` reaches the reactor that owns it.
     fn open(
         &self,
         connection: ConnectionId,
         peer: &Peer,
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session>;
-    /// Appends the error that a client gets whose request is not read: an error of its protocol, as
-    /// far as `first`, the first bytes of that request, show which that is. The connection closes
-    /// behind it. Clients that speak HTTP get no answer (see [`is_stranger`]).
+    /// Appends the error for a client whose request is not read: an error of its protocol, as far
+    /// as `first`, the first bytes of that request, show which protocol that is. The connection
+    /// closes after it. Clients that speak HTTP get no answer (see [`is_stranger`]).
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut);
 }
 
@@ -178,7 +178,7 @@ pub enum Unread {
 }
 
 impl Unread {
-    /// What people read.
+    /// The reason as people read it.
     pub fn text(self) -> &'static str {
         match self {
             Unread::Plain => TLS_REQUIRED,
@@ -189,7 +189,7 @@ impl Unread {
     }
 }
 
-/// What people read who connect in plain bytes where TLS is required.
+/// The text for people who connect in plain bytes where TLS is required.
 pub const TLS_REQUIRED: &str = "this port takes encrypted connections only: connect with TLS";
 
 /// First bytes of a browser's or a TLS client's connection.
@@ -294,7 +294,7 @@ impl Outbox {
 
     /// The memory it takes: what was sent stays reserved in front of what was not.
     pub fn reserved_bytes(&mut self) -> usize {
-        // The buffer never gets smaller but by `shrink`; it only says less of itself.
+        // Only `shrink` makes the buffer smaller; after a send its capacity merely reads as less.
         self.reserved = self.reserved.max(self.bytes.capacity());
         self.reserved
     }
@@ -304,7 +304,7 @@ impl Outbox {
         self.bytes.len()
     }
 
-    /// What was put behind the first `before` of the pending bytes, for whoever put it.
+    /// The pending bytes behind the first `before`, for the caller that put them.
     pub fn put_since(&self, before: usize) -> &[u8] {
         self.bytes.get(before..).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The engine: one core behind one lock, and the one way of every call through it.
+//! The engine: one core behind one lock, and the one path of every call through it.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub on_failure: OnceLock<FailureReport>,
     pub threads: Mutex<Threads>,
     pub compactor: Mutex<Compactor>,
-    /// Held by whoever commits: records go to the log in their order.
+    /// Held by the thread that commits: records go to the log in their order.
     pub committing: Mutex<()>,
     /// How long a commit takes.
     pub sync_time: SyncTime,
@@ -58,22 +58,22 @@ pub(crate) struct Shared {
     pub log_bytes_max: u64,
     /// On a log that others share: whether this process leads.
     pub lead: Option<Lead>,
-    /// Where records stand that do not count, oldest first: see `fence.rs`.
+    /// Positions of records that do not count, oldest first: see `fence.rs`.
     pub fenced: Vec<u64>,
 }
 
 /// A running queue. Clones are the same engine.
 ///
-/// What changes something is called within a [`Turn`]. What a crash could take back
-/// comes as a [`Gated`] value; see [`crate::gate`].
+/// Calls that change something are made within a [`Turn`]. Answers that a crash could take back
+/// come as [`Gated`] values; see [`crate::gate`].
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// A turn of calls. When it is dropped, what they decided is handed to the log thread, and the timer
-/// learns of new deadlines: so what belongs together goes to the log together. Reactors commit
-/// themselves, see [`Committer`](crate::Committer).
+/// A turn of calls. When it is dropped, what they decided is handed to the log thread, and the
+/// timer learns of new deadlines. So calls that belong together go to the log together. Reactors
+/// commit themselves, see [`Committer`](crate::Committer).
 #[must_use = "calls are made within a turn: what they decide goes to the log when it ends"]
 pub struct Turn<'a>(&'a Engine);
 
@@ -140,14 +140,14 @@ impl Engine {
         self.shared.clock.now_ms()
     }
 
-    /// Milliseconds for durations: how long ago something was. Unlike [`Engine::now_ms`], it has no part in time
-    /// being set forward, in which nobody was silent.
+    /// Milliseconds for durations: how long ago something was. Unlike [`Engine::now_ms`], it does not jump when time is
+    /// set forward, since no client was silent during the jump.
     pub fn steady_ms(&self) -> u64 {
         let inner = self.shared.inner.lock();
         self.shared.clock.now_ms().saturating_sub(inner.set_forward_ms)
     }
 
-    /// How often the log was begun anew, this time included.
+    /// How many starts on this log there have been, this one included.
     pub fn epoch(&self) -> u64 {
         self.shared.inner.lock().state.server().epoch
     }
@@ -169,9 +169,9 @@ impl Engine {
         self.shared.inner.lock().tail()
     }
 
-    // ---- the one way of a call ----
+    // ---- the one path of a call ----
 
-    /// Locks the core with everything due already done, but what has to wait for room on a full disk.
+    /// Locks the core with everything due already done, except what has to wait for room on a full disk.
     pub(crate) fn enter(&self) -> MutexGuard<'_, Inner> {
         loop {
             let mut inner = self.shared.inner.lock();
@@ -234,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// A refusal waits for what it reveals.
+    /// A refusal waits for the records that it reveals.
     pub(crate) fn refused<T>(&self, refused: impl Into<Refused>) -> Gated<Result<T, Refused>> {
         let refused = refused.into();
         let early = self.options.faults.duplicate_answered_early;

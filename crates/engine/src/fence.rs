@@ -1,15 +1,14 @@
 //! Fenced records: what a deposed leader has appended behind its successor's epoch record.
 //!
 //! A leader may have several appends on their way when another one takes the next position. The first
-//! of them meets a conflict. One behind it names a position that the other's epoch record has just
-//! made the next one, so the log takes it, although it was decided by a state that is the past. It
-//! is told by its epoch, which is lower than one that came before it. Nobody acknowledges it, and no
-//! node folds it.
+//! of them meets a conflict. One behind it names a position that the other's epoch record has just made the next one,
+//! so the log takes it, although it was decided by an outdated state. It is recognized by its epoch, which is lower
+//! than one that came before it. It is never acknowledged, and no node folds it.
 //!
-//! Where the head of the log was trimmed, the epoch record may be gone and such a record be the first
-//! one there is. So the first records of a trimmed log are held back until it shows which epoch they
-//! stand in: every epoch is one higher than the one before, so the next epoch record tells; and if none
-//! comes soon, they are too far behind one to be fenced.
+//! Where the head of the log was trimmed, the epoch record may be gone, and such a record may be the first one left. So
+//! the first records of a trimmed log are held back until it is clear which epoch they stand in. Every epoch is one
+//! higher than the one before, so the next epoch record tells; and if none comes soon, they are too far behind an epoch
+//! record to be fenced.
 
 use spindle_log::Stored;
 
@@ -29,17 +28,17 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Of a log that nobody shares there is nothing to hold back.
+    /// For a log that is not shared: nothing is held back.
     pub fn exclusive() -> Fence {
         Fence::default()
     }
 
-    /// Of a log that nodes share and whose oldest record has this position.
+    /// For a log that nodes share and whose oldest record has this position.
     pub fn shared(first: u64) -> Fence {
         Fence { head: (first > 0).then(Vec::new), ..Fence::default() }
     }
 
-    /// Of the rest of a log, behind a record of this epoch that counts.
+    /// For the rest of a log, behind a record of this epoch that counts.
     pub fn behind(epoch: u64) -> Fence {
         Fence { highest: epoch, ..Fence::default() }
     }
@@ -64,7 +63,7 @@ impl Fence {
         self.end_head(before, each)
     }
 
-    /// There is no more for now: what was held back is judged by what is there.
+    /// There are no more records for now: those held back are judged by the ones that are there.
     pub fn end<E>(&mut self, each: impl FnMut(Stored) -> Result<(), E>) -> Result<(), E> {
         self.end_head(None, each)
     }
@@ -164,7 +163,7 @@ mod tests {
             let whole = fenced(Fence::shared(0), log(0, &text)).1;
             let records = log(0, &text);
             for first in 1..records.len() as u64 {
-                // What trims a log has appended something behind what it trims.
+                // A trim comes only after something was appended behind the trimmed part.
                 let epoch = |at: u64| records[at as usize].epoch;
                 let has_newest = (first..records.len() as u64)
                     .any(|at| epoch(at) == epoch(records.len() as u64 - 1));

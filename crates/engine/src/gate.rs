@@ -51,7 +51,7 @@ impl<T> Gated<T> {
         Gated { value, gate: gate.max(self.gate) }
     }
 
-    /// Takes another value out: whatever is made of it has to be put in here.
+    /// Takes another value out: what the caller makes of it has to be put into this one.
     pub fn absorb<U>(&mut self, other: Gated<U>) -> U {
         self.gate = self.gate.max(other.gate);
         other.value
@@ -62,8 +62,8 @@ impl<T> Gated<T> {
         if self.gate <= durable { Ok(self.value) } else { Err(self) }
     }
 
-    /// The value at once. `reason` says why a crash that takes back what it says does no harm: it is
-    /// for readers of the code.
+    /// The value at once. `reason` says, for readers of the code, why it does no harm if a crash
+    /// takes back what the value says.
     pub fn without_waiting(self, reason: &'static str) -> T {
         debug_assert!(!reason.is_empty(), "a reason is what makes this right");
         self.value

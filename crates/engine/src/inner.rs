@@ -2,8 +2,9 @@
 //! events.
 //!
 //! Every event goes through [`Inner::happen`], which logs it, folds it and shows it to the parts:
-//! before the fold where they need what is about to go, and after. Commands reach it through
-//! [`Inner::apply`], leases through [`Inner::lease`]. Who is served then is for `wait/hand_off.rs`.
+//! after the fold, and also before it where a part needs what the event is about to remove.
+//! Commands reach it through [`Inner::apply`], leases through [`Inner::lease`]. `wait/hand_off.rs`
+//! decides who is served then.
 
 use spindle_core::command::Claim;
 use spindle_core::job::JOB_ID_SEQUENCE_END;
@@ -27,18 +28,18 @@ pub(crate) struct Inner {
     pub waiting: Waiting,
     pub numbers: Numbers,
     pub footprint: Footprint,
-    /// Which jobs have changed since whoever keeps a copy of them last asked.
+    /// Which jobs have changed since the keeper of their copy last asked.
     pub changes: ChangeSet,
     /// How far jobs that were there before the newest constraints have been matched.
     pub pass: Pass,
-    /// The newest decision, for [`Inner::cut_off_at`] and to use its memory again. After those who
-    /// wait were served it may be one of theirs.
+    /// The newest decision, for [`Inner::cut_off_at`] and to use its memory again. After waiting
+    /// clients were served, it may be one that was made for them.
     pub decision: Decision,
     next_id: u64,
     /// What a foreground handle must wait for: the record that reserved its id.
     ids_gate: Gate,
-    /// The newest undo of a deletion. What was finished and is brought back has an older image than
-    /// its deletion, so that nothing of the job says which record brought it back.
+    /// The newest undo of a deletion. A finished job that is brought back has an image older than
+    /// its deletion, so nothing in the job says which record brought it back.
     undone_gate: Gate,
     /// Nothing is deleted for its TTL: the clock and the log disagree.
     pub hold_expiry: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Inner {
     pub stopping: bool,
     pub now_ms: u64,
     pub options: Options,
-    /// Leases decided, those included that were only looked for.
+    /// Leases decided, including those that were only looked up and not given.
     #[cfg(test)]
     pub decided: u64,
 }
@@ -109,7 +110,7 @@ impl Inner {
         match found {
             // In no record: what it reveals is that its id was reserved.
             Found::Live(job) if job.is_foreground() => self.ids_gate,
-            // That it is deleted is in a younger record than its image.
+            // Its deletion is in a younger record than its image.
             Found::Finished(job) if job.deletion().is_some() => self.tail(),
             _ => {
                 let own = found.last().map_or(self.tail(), |last| Gate(last + 1).min(self.tail()));
@@ -142,7 +143,7 @@ impl Inner {
         self.apply_decided(payload, |state, now_ms, out| decide(state, command, now_ms, out))
     }
 
-    /// As [`Inner::apply`], with what decides in the place of a command.
+    /// As [`Inner::apply`], with a deciding function in the place of a command.
     pub fn apply_decided(
         &mut self,
         payload: Option<&Payload>,
@@ -193,8 +194,8 @@ impl Inner {
         decided
     }
 
-    /// What the last decision ended with, if it has as many events as one decision may have: there is
-    /// more to decide behind it.
+    /// What the last decision ended with, if it has as many events as one decision may have: then there is more to
+    /// decide.
     pub fn cut_off_at<T>(&self, of: impl Fn(&Event) -> Option<T>) -> Option<T> {
         let is_counting = |event: &Event| matches!(event, Event::BatchesCounted(_));
         let events = self.decision.events.iter().map(|(event, _)| event);
@@ -241,7 +242,7 @@ impl Inner {
 
     // ---- ids ----
 
-    /// Ids go on behind all that were ever reserved, and begin where those of the shard do.
+    /// New ids follow all that were ever reserved; the first is the first of the shard.
     pub fn begin_ids(&mut self) {
         let first_id = u64::from(self.options.seat.shard) * JOB_ID_SEQUENCE_END + 1;
         self.next_id = self.state.server().ids_until.max(first_id);
@@ -271,8 +272,8 @@ impl Inner {
         }
     }
 
-    /// Gives back all ids that are reserved and were never taken. A submit that comes all the same
-    /// reserves a block anew before it takes its id.
+    /// Gives back all ids that are reserved and were never taken. A later submit reserves a new
+    /// block before it takes its id.
     pub fn return_ids(&mut self) {
         self.apply(&Command::ReturnIds { from: self.next_id }, None).ok();
     }

@@ -1,16 +1,15 @@
 //! Whether this process leads a log that others share, and may answer.
 //!
-//! Only the log decides who leads: whoever appended the newest epoch record. A leader that was deposed
-//! learns of it when its next append meets a conflict, and until then its answers could be wrong: it
-//! would say "there is none" of a job that its successor has acknowledged. So it answers nothing,
-//! reads included, unless it holds the **lease**, which two conditions make, both by the clock that
-//! counts from the boot of the machine ([`Clock::since_boot`]):
+//! Only the log decides who leads: the process that appended the newest epoch record. A deposed leader learns of it
+//! when its next append meets a conflict, and until then its answers could be wrong: it would say "there is none" of a
+//! job that its successor has acknowledged. So a leader answers nothing, reads included, unless it holds the **lease**.
+//! It holds the lease under two conditions, both by the clock that counts from the boot of the machine
+//! ([`Clock::since_boot`]):
 //!
-//! 1. [`SILENCE`] has passed since its epoch record was committed. By then the lease of whoever led
-//!    before has run out, whatever that one has seen.
-//! 2. Less than [`LEASE`] has passed since an append of its epoch *began* that was committed. While
-//!    that append was on its way, no later epoch record was in the log; so whoever comes next is still
-//!    silent.
+//! 1. [`SILENCE`] has passed since its epoch record was committed. By then the lease of the
+//!    previous leader has run out, whatever that leader has seen.
+//! 2. Less than [`LEASE`] has passed since an append of its epoch *began* that was committed. While that append was on
+//!    its way, no later epoch record was in the log; so the next leader is still silent.
 //!
 //! ```text
 //!   A   append begins ──── committed            lease ends
@@ -19,20 +18,18 @@
 //!                  |<───────────── SILENCE ────────────────>|  B answers from here on
 //! ```
 //!
-//! **Why a process that was stopped cannot lie.** The lease is looked at after an answer was made, where
-//! it is handed to its socket ([`Committer::released`](crate::Committer::released)). However long the
-//! process was stopped before that look, with SIGSTOP or because its machine was asleep, the clock has
-//! gone on and the look fails. A stop between the look and the socket only delays an answer that was
-//! true when it was looked at, as a slow network does: what the client asked was asked before that,
-//! and what it gets was the truth at one moment in between.
+//! **Why a process that was stopped cannot lie.** The lease is checked after an answer was made, where it is handed to
+//! its socket ([`Committer::released`](crate::Committer::released)). If the process was stopped for long before that
+//! check, with SIGSTOP or because its machine was asleep, the clock has gone on and the check fails. A stop between the
+//! check and the socket only delays an answer that was true when it was checked, as a slow network does: the client
+//! asked before that, and its answer was the truth at one moment in between.
 //!
-//! Only lengths of time are compared, never two machines' clocks. That these run at nearly the same
-//! speed is assumed, and that a clock goes on while its process does not: [`SILENCE`] is longer than
-//! [`LEASE`] for the first, and the second fails only where a whole virtual machine is paused together
-//! with its clock.
+//! Only lengths of time are compared, never two machines' clocks. Two things are assumed. Clocks of different machines
+//! run at nearly the same speed: [`SILENCE`] is longer than [`LEASE`] to allow for the difference. And a clock goes on
+//! while its process is stopped: this fails only where a whole virtual machine is paused together with its clock.
 //!
-//! A leader that has nothing to write appends a **beat** now and then, a record without entries, while
-//! somebody asks. On a log that nobody else can write to, none of this exists.
+//! A leader that has nothing to write appends a **beat** now and then, a record without entries, while clients ask. On
+//! a log that only one process can write to, none of this exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,12 +41,12 @@ use crate::engine::Engine;
 use crate::gate::Gate;
 use crate::options::Faults;
 
-/// How long a committed append lets answers go, from its beginning.
+/// How long after its beginning a committed append lets answers go.
 pub(crate) const LEASE: Duration = Duration::from_millis(500);
 /// How long a new leader answers nothing: a lease, and a fiftieth of it, by which two machines' clocks
 /// may differ over that time.
 pub(crate) const SILENCE: Duration = Duration::from_millis(510);
-/// Beats go on for so long after somebody has asked.
+/// Beats go on for this long after a client has asked.
 const ASKED_LATELY: Duration = Duration::from_secs(1);
 /// The thread looks at least this often.
 const LOOK: Duration = Duration::from_millis(125);
@@ -67,9 +64,9 @@ pub(crate) struct Lead {
     proven_ns: AtomicU64,
     /// When somebody last asked.
     asked_ns: AtomicU64,
-    /// Somebody was not let go, and nothing has been appended for it yet.
+    /// An answer was held back, and nothing has been appended for it yet.
     held_back: AtomicBool,
-    /// The silence is over, and those who wait have been called.
+    /// The silence is over, and the mailboxes that wait for it have been called.
     spoken: AtomicBool,
     /// This process leads no more.
     ended: AtomicBool,
@@ -148,7 +145,7 @@ impl Engine {
         None
     }
 
-    /// Appends a beat if the lease needs one, and calls those who wait when the silence is over.
+    /// Appends a beat if the lease needs one, and calls the mailboxes when the silence is over.
     /// Returns when to look again. The thread calls this in a loop, and tests do; on a log that is
     /// not shared it does nothing.
     pub fn lead_step(&self) -> Duration {
@@ -179,20 +176,22 @@ impl Engine {
         self.leave(inner);
     }
 
-    /// Appends something soon, if this process shares its log: for whoever doubts that it leads.
+    /// Appends something soon, if this process shares its log: for a caller that doubts whether it
+    /// leads.
     pub fn prove_lead(&self) {
         if self.shared.lead.is_some() {
             self.beat();
         }
     }
 
-    /// The format in force: the version of records that whoever folds this log has to know.
+    /// The format in force: the version of records that every reader of this log has to know.
     pub fn format(&self) -> u8 {
         self.shared.inner.lock().batch.format()
     }
 
-    /// Brings a newer version of records into force, up to the newest that this process knows. All who read the log know
-    /// it. A record says so, and from there on this process writes what that version has.
+    /// Brings a newer version of records into force, up to the newest that this process knows. To be called
+    /// only once all readers of the log know it. A record says so, and from there on this process writes what that
+    /// version adds.
     pub fn raise_format(&self, format: u8) {
         let mut inner = self.shared.inner.lock();
         let format = format.min(inner.options.format);

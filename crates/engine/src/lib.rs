@@ -1,24 +1,23 @@
-//! The running queue: one core, one log, and everybody who waits.
+//! The running queue: one core, one log, and the clients that wait.
 //!
 //! A call locks the core, decides, appends the events to the open batch, folds them, unlocks: a few
-//! microseconds, no thread in between. A reactor, or the log thread for everybody who has none, takes
-//! the batch, writes and syncs it, and publishes how far the log is durable; while it does, the next
-//! batch grows. Every answer that a crash could take back is a [`Gated`] value, closed until the log
-//! is durable up to its [`Gate`].
-//! Numbers for people, pages of the feed and tickets are plain values.
+//! microseconds, no thread in between. A reactor, or the log thread for callers without one, takes the batch, writes
+//! and syncs it, and publishes how far the log is durable; meanwhile the next batch grows. Every answer that a crash
+//! could take back is a [`Gated`] value, closed until the log is durable up to its [`Gate`]. Numbers for people, pages
+//! of the feed and tickets are plain values.
 //!
 //! Doors are written against [`door`]; [`Engine`] has the calls they make, in groups: `jobs`,
 //! `leases`, `waits`, `queues`, `constraints`, `schedules`, `feed`, `observe`, `replica`, `audit`, and `people` for
-//! what people do. Start with `engine.rs` (the way of a call) and `inner.rs` (what is behind the
-//! lock). The rooms:
+//! what people do. Start with `engine.rs` (the path of a call) and `inner.rs` (the state behind the lock). The modules:
 //!
-//! - `call`: calls that change jobs; `read`: queries; `wait`: everybody who waits
+//! - `call`: calls that change jobs; `read`: queries; `wait`: clients that wait
 //! - `commit`: from decision to disk; `compaction`: keeps the log small
-//! - `schedules`: jobs that come by the clock
+//! - `schedules`: jobs submitted by the clock
 //! - `audit`: who did what; `constraints`: limits and labels; `observe`: numbers; `replica`: changes of one door's jobs
 //!
 //! Nothing here knows of tokio, and every thread is a loop around a step that can be called by
-//! hand: so the simulator runs the whole engine on one thread, with a clock it moves itself.
+//! hand. So the simulator can run the whole engine on one thread, with a clock that it moves
+//! itself.
 
 pub mod door;
 pub mod gate;

@@ -15,7 +15,7 @@ use crate::spans::SpanSink;
 pub struct Options {
     /// Bytes of the newest records kept in memory; older payloads are read from the log.
     pub payload_memory_bytes: usize,
-    /// Over this many bytes that are not durable yet, callers have to wait.
+    /// When more bytes than this are not durable yet, callers have to wait.
     pub undurable_bytes_max: usize,
     /// New jobs are refused while the log is this long. At least a few segments.
     pub log_bytes_max: u64,
@@ -26,7 +26,8 @@ pub struct Options {
     /// Bytes of pieces of results that workers have reported and not finished yet, over all jobs;
     /// above it watchers still get them, but they are not kept for the result.
     pub streamed_bytes_max: usize,
-    /// Bytes of what workers write for people who look on, over all jobs; above it the oldest goes.
+    /// Bytes of output that workers write for people, over all jobs; above it the oldest is
+    /// dropped.
     pub output_bytes_max: usize,
     /// Waits at once, over all connections.
     pub waits_max: usize,
@@ -34,19 +35,19 @@ pub struct Options {
     pub grace_ms: u64,
     /// At a start the wall clock is believed up to this long after the log's last time.
     pub away_max_ms: u64,
-    /// A lease is answered only when its own record is durable: a crash forgets none that a worker has.
+    /// A lease is answered only when its own record is durable: a crash forgets no lease that a worker has.
     pub durable_leases: bool,
     /// Bytes appended again in one step of compaction.
     pub compaction_bytes: usize,
-    /// To a log that takes several records at a time they go as long as there are places, whether or not that
-    /// was found to be quicker than one at a time.
+    /// Records go to a log that takes several at a time as long as there are places, whether or not that was found to
+    /// be quicker than one at a time.
     pub always_together: bool,
     /// The door that keeps a copy of its jobs: its changes are noted, see
-    /// [`Replica`](crate::Replica). None costs nothing.
+    /// [`Replica`](crate::Replica). If none is set, this costs nothing.
     pub copied: Option<Origin>,
-    /// What protocols give jobs that say nothing themselves.
+    /// Defaults that protocols give to jobs that do not set a value.
     pub defaults: Defaults,
-    /// Which of a cluster's logs it is: that stands in the ids of the jobs made there.
+    /// Which of a cluster's logs this is; the ids of the jobs made there contain it.
     pub seat: Seat,
     /// Keys the hashes of names from outside.
     pub seed: u64,
@@ -55,9 +56,9 @@ pub struct Options {
     pub nonce: [u8; 16],
     /// The newest version of records that it reads; another one than the program's only in tests.
     pub format: u8,
-    /// Where what a followed log has of places is shown.
+    /// Where the places of a followed log are shown.
     pub board: PlacesBoard,
-    /// Who takes the spans of jobs that belong to a trace; none costs nothing.
+    /// Where the spans of jobs that belong to a trace go; if none is set, they cost nothing.
     pub spans: Option<Arc<dyn SpanSink>>,
     /// Switches that only the simulator turns on.
     #[doc(hidden)]
@@ -129,7 +130,7 @@ pub struct Faults {
     pub duplicate_answered_early: bool,
     /// A lease is answered before its own record is durable, though leases should wait for it.
     pub lease_answered_early: bool,
-    /// What a lease decides is not waited for where it must not be forgotten.
+    /// A lease is answered before its own record is durable where it must not be forgotten.
     pub lease_not_awaited: bool,
     /// Any clock is believed.
     pub clock_believed: bool,
@@ -143,6 +144,6 @@ pub struct Faults {
     pub schedules_forgotten: bool,
     /// A start forgets which jobs wait for which.
     pub flows_forgotten: bool,
-    /// Those of the core.
+    /// The planted faults of the core.
     pub core: spindle_core::state::Faults,
 }

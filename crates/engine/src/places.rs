@@ -14,8 +14,8 @@ use crate::gate::Gated;
 use crate::views::Moves;
 
 impl People<'_> {
-    /// Moves a queue to another shard. On the first shard's engine; the parts of a move that follow are done
-    /// by [`Moves::go_on`] of all.
+    /// Moves a queue to another shard. Called on the first shard's engine; [`Moves::go_on`] on all engines does the
+    /// following parts of the move.
     pub fn move_queue(self, queue: &Bytes, shard: u8) -> Gated<Result<(), Refused>> {
         let People { engine, audit } = self;
         // A copy: the name may be a small part of a large read.
@@ -47,12 +47,12 @@ impl Moves<'_> {
     }
 }
 
-/// What a log that is followed has of places: whoever follows it writes here, others look.
+/// The places in a followed log: the follower writes them here, others read them.
 #[derive(Clone, Debug, Default)]
 pub struct PlacesBoard(Arc<Mutex<Places>>);
 
 impl PlacesBoard {
-    /// What stands there.
+    /// The places written last.
     pub fn places(&self) -> Places {
         self.0.lock().clone()
     }

@@ -1,7 +1,7 @@
-//! Spans of distributed traces: what was done for a job, from when to when.
+//! Spans of distributed traces: what was done for a job, and when it began and ended.
 //!
 //! The engine makes those of a job (its submit, its leases, its attempts), the HTTP doors those of
-//! requests. Whoever exports them takes them through a [`SpanSink`].
+//! requests. An exporter takes them through a [`SpanSink`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;

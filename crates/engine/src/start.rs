@@ -43,7 +43,8 @@ pub enum StartError {
     /// The disk is full, the log's reserve included.
     #[error("the disk is full: there is no room to begin in the log")]
     Full,
-    /// The log has no room left and can prepare no segment, for another reason than room: its own messages say which.
+    /// The log has no room left and can prepare no segment, for a reason other than room: the log's own messages say
+    /// which.
     #[error("the log cannot grow: no segment could be prepared to begin in")]
     LogCannotGrow,
     /// The log does not say whether the first record of the new epoch is in it.
@@ -52,7 +53,7 @@ pub enum StartError {
     /// Another server wrote meanwhile.
     #[error("another server writes to this log")]
     Conflict,
-    /// Whoever followed the log does not any more, and knows why.
+    /// The follower of the log has stopped; the reason is known to it.
     #[error("the log is not followed any more")]
     GivenUp,
 }
@@ -63,7 +64,7 @@ pub enum StartError {
 struct Decoded {
     /// The newest record's time.
     now_ms: u64,
-    /// Those behind the first `len` are folded ones, whose places are used again.
+    /// Those after the first `len` were folded before; their places are used again.
     events: Vec<(Event, Place)>,
     len: usize,
     /// The record that is read.
@@ -96,7 +97,7 @@ const EVENTS_AT_ONCE: usize = 512;
 /// Lists that wait to be folded.
 const LISTS_AHEAD: usize = 2;
 
-/// What decodes the log, record by record, and hands the events over.
+/// Decodes the log, record by record, and hands the events over.
 struct Decoder {
     events: EventReader,
     damage: DamageFinder,
@@ -110,7 +111,7 @@ struct Decoder {
     /// The newest version of records that can be folded, and the format in force: the highest that one needs.
     newest: u8,
     format: u8,
-    /// Which log it is meant to be, and what it says itself.
+    /// Which log it is meant to be, and which one its records say it is.
     expected: Seat,
     seat: Option<Seat>,
     /// A planted fault.
@@ -197,15 +198,15 @@ impl Decoder {
 
     /// Hands over what is decoded, and begins another list.
     fn hand_over(&mut self) {
-        // Folded events are used again here, where their names came from: two threads that count who
-        // shares a name would wait for each other at every event.
+        // Folded events are used again in this thread, which made their names: two threads that
+        // count the users of a name would wait for each other at every event.
         let mut next = self.emptied.try_recv().unwrap_or_default();
         (next.len, next.caught_up) = (0, false);
-        // Of a long record there were more, and they may hold on to its bytes.
+        // A long record leaves more events than that, and they may hold on to its bytes.
         next.events.truncate(EVENTS_AT_ONCE);
         let decoded = std::mem::replace(&mut self.decoded, next);
         if let Some(full) = &self.full {
-            // Nobody takes it if the fold panicked, which its own thread reports.
+            // It is not received if the fold panicked, which that thread reports.
             full.send(decoded).ok();
         }
     }
@@ -293,7 +294,8 @@ fn fold<T: Send>(
     fence: Fence,
     open: impl FnOnce(&mut Decoder) -> Result<T, StartError> + Send,
 ) -> Result<(T, Folded), StartError> {
-    // Of a churned log most jobs are gone at its end: their names need not come and go.
+    // Most jobs of a churned log are gone at its end: their names need not be indexed and removed
+    // again.
     inner.state.defer_keys();
     let mut is_indexed = false;
     let takes_late = inner.options.faults.late_append_taken;
@@ -306,7 +308,7 @@ fn fold<T: Send>(
             (decoder.takes_late, decoder.newest) = (takes_late, newest);
             decoder.expected = seat;
             let opened = open(&mut decoder)?;
-            // Behind a fold that was followed, too, there are no more.
+            // There are no more records after a followed log either.
             decoder.take(None);
             Ok((opened, decoder.finish()?))
         });
@@ -315,7 +317,7 @@ fn fold<T: Send>(
             for (event, place) in decoded.events() {
                 inner.fold_one(event, *place);
             }
-            // Whoever follows a log is to be ready at any time from here on.
+            // A follower has to be ready to take over at any time from here on.
             if decoded.caught_up && !std::mem::replace(&mut is_indexed, true) {
                 index_keys(inner);
             }
@@ -407,10 +409,10 @@ impl Engine {
 
     /// Follows a log that another server leads, until it is to be taken over: `follow` gives every committed record to
     /// the fold as it comes, and returns when it is this server's turn. So the engine is built while others lead, and
-    /// ready at once. Then a new epoch is begun, at exactly the position behind the last record that was folded:
-    /// [`StartError::Conflict`] when another server was faster. A fold in which an epoch was begun in vain is of no use
-    /// any more: whoever gets that error opens the log anew and follows it from its beginning. That takes as long as
-    /// a start, during which somebody else leads.
+    /// is ready at once. Then a new epoch is begun, at exactly the position behind the last record that was folded:
+    /// [`StartError::Conflict`] when another server was faster. After an epoch was begun in vain the fold is of no more
+    /// use: a caller that gets that error opens the log anew and follows it from its beginning. That takes as long as a
+    /// start, during which another server leads.
     pub fn follow(
         clock: Arc<dyn Clock>,
         options: Options,
@@ -435,8 +437,8 @@ impl Engine {
         if engine.failure().is_some() {
             return Err(StartError::Conflict);
         }
-        // On a full disk it may wait for room. An epoch that a crash forgets would begin again, and
-        // tokens of its leases would be given twice.
+        // On a full disk the epoch record may wait for room. If a crash forgot the epoch, it would
+        // begin again, and tokens of its leases would be given twice.
         if engine.durable() < engine.shared.inner.lock().tail() {
             if engine.shared.flight.as_ref().is_some_and(Flight::is_unanswered) {
                 return Err(StartError::Unanswered);
@@ -456,11 +458,12 @@ impl Engine {
     }
 }
 
-/// The inside of an engine, its log, and where records stand in it that do not count.
+/// The inside of an engine, its log, and the positions of records in it that do not count.
 type Started = (Inner, Arc<dyn Log>, Vec<u64>);
 
 /// Builds the inside of an engine from its log: folded, with a new epoch begun and the leases of
-/// older ones recovered. What that decided is in the open batch; commit it before any door opens.
+/// older ones recovered. The events decided by that are in the open batch; commit it before any
+/// door opens.
 fn start(
     clock: &dyn Clock,
     options: Options,
@@ -472,10 +475,10 @@ fn start(
     let (Takeover { log, next }, folded) = fold(&mut inner, Fence::exclusive(), open)?;
     let Folded { damage, fenced, format } = folded;
     inner.batch.begin_at(next.0, log.record_bytes_max() as usize);
-    // Nobody else reads a log of one's own.
+    // An exclusive log has no other readers.
     let known = if log.is_exclusive() { inner.options.format } else { FIRST_VERSION };
     inner.batch.begin_format(format.max(known));
-    // What the fold counted was counted by servers before this one.
+    // The fold counted events of servers before this one.
     inner.numbers.stats = Stats::default();
     inner.begin_time(clock);
     if !log.is_exclusive() {
@@ -490,8 +493,8 @@ fn start(
     let seat = inner.options.seat;
     inner.run(&Command::Start { epoch, seat })?;
     inner.begin_ids();
-    // First: whose lease ends now, and who has no tries left, would else die of that and be retried
-    // with the damaged payload.
+    // This comes first: otherwise a job whose lease ends now and that has no tries left would die
+    // of that, and be retried with the damaged payload.
     end_damaged(&damage, &mut inner)?;
     let mut from = JobId(0);
     loop {
@@ -502,7 +505,8 @@ fn start(
     }
 }
 
-/// Ends unfinished jobs with a damaged payload as dead now, not when a worker would be handed one.
+/// Ends unfinished jobs with a damaged payload as dead now, not only when one is about to be handed
+/// to a worker.
 fn end_damaged(damage: &DamageFinder, inner: &mut Inner) -> Result<(), StartError> {
     let jobs = damage.jobs(&inner.state);
     if jobs.is_empty() && !damage.is_empty() {

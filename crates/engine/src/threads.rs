@@ -16,7 +16,7 @@ use crate::schedules::FIRED_AT_ONCE;
 /// The body of a thread: returns when the flag says stop.
 type Loop = fn(&Engine, &AtomicBool);
 
-/// Without anything due the timer looks at the clock this often all the same.
+/// How often the timer looks at the clock even if nothing is due.
 const IDLE: Duration = Duration::from_secs(60);
 /// How often the log's size is looked at.
 const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ impl Engine {
                 }
             }
         }
-        // What is decided on a log that has failed is decided for nobody.
+        // Decisions made after the log has failed are void.
         if self.failure().is_none() {
             self.shared.inner.lock().return_ids();
         }
@@ -100,7 +100,7 @@ impl Engine {
             match self.commit_once() {
                 Committed::Some | Committed::Unknown => {}
                 Committed::Failed => return,
-                // Nobody makes room any more.
+                // No thread makes room any more.
                 Committed::Full if stop.load(Ordering::Acquire) => return,
                 Committed::Full => std::thread::park_timeout(FULL_PAUSE),
                 Committed::Nothing => {
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// In the place of [`Engine::run_log`] over a log that takes several records at a time.
+    /// Replaces [`Engine::run_log`] over a log that takes several records at a time.
     fn run_submits(&self, stop: &AtomicBool) {
         let Some(flight) = &self.shared.flight else { return };
         while !stop.load(Ordering::Acquire) {
@@ -208,8 +208,8 @@ impl Engine {
         }
     }
 
-    /// One step of compaction at a time is under way: the next one begins when it is durable, or when the
-    /// disk has no room for it.
+    /// Waits for the last step of compaction: the next one begins when it is durable, or when the disk has no room for
+    /// it.
     fn await_durable(&self, stop: &AtomicBool) {
         let inner = self.shared.inner.lock();
         let tail = inner.tail();

@@ -1,4 +1,4 @@
-//! What the history is asked.
+//! The questions that the history answers.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub enum Range {
     Day,
 }
 
-/// Points of equal length, the oldest first. Those of which nothing is known are not there.
+/// Points of equal length, the oldest first. Points of which nothing is known are left out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Points<T> {
     /// How long a point is, in milliseconds.
@@ -39,7 +39,7 @@ pub struct Group {
     pub last_ms: u64,
     /// The job of the last one.
     pub last_job: JobId,
-    /// In which queues, the one with the most first.
+    /// The queues that they are in, the one with the most first.
     pub queues: Vec<Share>,
     /// How many there were from point to point.
     pub trend: Points<u64>,
@@ -92,15 +92,15 @@ impl Book {
         sum
     }
 
-    /// What went through a queue, in at most so many points: none of one that is not followed.
+    /// What went through a queue, in at most so many points; none if the queue is not followed.
     pub fn queue(&self, name: &[u8], range: Range, now_ms: u64, max: usize) -> Points<QueueSlot> {
         let row = self.queues.get(&Bytes::copy_from_slice(name));
         let points = |row: &QueueRow| row.slots.points(range, now_ms, max);
         row.map_or_else(|| points(&QueueRow::new()), points).known(|slot| slot.seen_ms)
     }
 
-    /// The queues that are followed through which something went, or in which something waited, those
-    /// with the most first.
+    /// The followed queues through which something went, or in which something waited; those with the
+    /// most first.
     pub fn busiest(
         &self,
         range: Range,

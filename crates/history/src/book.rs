@@ -10,25 +10,26 @@ use crate::counts::{Failed, QueueSlot, ServerSlot};
 use crate::latency::BUCKETS;
 use crate::slots::{Slot, Slots, Tier};
 
-/// The server's hour by ten seconds, which is how often it is looked at: a burst and a stall of half a
-/// minute are to be seen. Its day by five minutes: as many points as a chart has room for.
+/// The server's hour in slots of ten seconds, which is how often it is looked at: a burst or a stall
+/// of half a minute can be seen. Its day in slots of five minutes: as many points as a chart has room
+/// for.
 const SERVER: [Tier; 2] =
     [Tier { step_ms: 10_000, slots: 360 }, Tier { step_ms: 300_000, slots: 288 }];
-/// Queues and failures, of which there are many, by a minute and by a quarter of an hour.
+/// Queues and failures, of which there are many, in slots of a minute and of a quarter of an hour.
 const OTHERS: [Tier; 2] =
     [Tier { step_ms: 60_000, slots: 60 }, Tier { step_ms: 900_000, slots: 96 }];
 /// Queues followed.
 pub(crate) const QUEUES_MAX: usize = 128;
 /// Failures followed: fingerprints, each by queue.
 pub(crate) const FAILURES_MAX: usize = 512;
-/// When more lies between two looks, nothing is known of most of it.
+/// When more time lies between two looks, nothing is known of most of it.
 const BETWEEN_MAX_MS: u64 = 60_000;
-/// Then what was counted belongs to so much time before the second one.
+/// In that case the counts belong to this much time before the second look.
 const LOOK_MS: u64 = 10_000;
-/// What was not active for so long is forgotten.
+/// Rows that were not active for so long are forgotten.
 const DAY_MS: u64 = 24 * 3_600_000;
 
-/// The same by fine and by coarse slots: the last hour, and the last day.
+/// The same counts in fine and in coarse slots: the last hour, and the last day.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Both<T> {
     pub hour: Slots<T>,
@@ -100,7 +101,7 @@ pub struct QueueNews {
 /// Failed attempts since the last look, as the engine counts them.
 pub(crate) use spindle_engine::FailedAttempts;
 
-/// What somebody saw who looked at the engine.
+/// The result of one look at the engine.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Look {
     /// When.
@@ -137,7 +138,7 @@ impl Default for Book {
 }
 
 impl Book {
-    /// Writes down what somebody saw. `ready` says how many jobs of each of some queues are ready.
+    /// Records a look. `ready` says how many jobs of each of some queues are ready.
     pub fn record(&mut self, look: &Look, ready: impl FnOnce(&[Bytes]) -> Vec<usize>) {
         let begun = (look.at_ms.saturating_sub(LOOK_MS), [0; 4], [0; BUCKETS]);
         let (last_ms, totals, commits) = self.last.unwrap_or(begun);
@@ -201,8 +202,8 @@ impl Book {
         self.failures.retain(|row| row.last_ms + DAY_MS > until_ms);
     }
 
-    /// Forgets what lies ahead of this time: the log, or the file this was read from, was changed for
-    /// another.
+    /// Forgets entries that lie ahead of this time: the log, or the file this was read from, was
+    /// replaced by another.
     pub fn forget_after(&mut self, now_ms: u64) {
         self.server.forget_after(now_ms);
         for (_, row) in self.queues.iter_mut() {

@@ -1,9 +1,9 @@
 //! A table of the most frequent keys of a stream, in bounded memory.
 //!
 //! The *Space-Saving* algorithm (Metwally, Agrawal, El Abbadi, 2005): a key for which there is no room
-//! takes the place of the one with the lowest score, and begins with that score. So a key that is
-//! frequent enough comes in and stays, however many others pass by. Scores halve within an hour, so
-//! that what is frequent now counts for more.
+//! replaces the key with the lowest score, and begins with that score. So a key that is frequent
+//! enough comes in and stays, however many others pass by. Scores halve within an hour, so that what
+//! is frequent now counts for more.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use crate::latency::BUCKETS;
 use crate::slots::{Slot, part_of};
 
-/// How many commits took how long: a count for each bucket of [`crate::percentile_us`].
+/// Commits by how long they took: a count for each bucket of [`crate::percentile_us`].
 pub type Commits = [u32; BUCKETS];
 
 /// What the server did.

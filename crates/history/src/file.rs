@@ -1,9 +1,10 @@
-//! The file that brings the history over a restart: `history` in the data folder, beside the log and
-//! no part of it.
+//! The file that carries the history over a restart: `history` in the data folder, beside the log
+//! but not part of it.
 //!
-//! Eight bytes that say what it is, the version of the format and the checksum (CRC-32C) of the rest,
-//! both little-endian, then a protobuf message (`image.rs`). It is written anew and renamed, and not
-//! synced: a crash costs at most what came since the last writing, and a power cut at most the file.
+//! It holds eight bytes that identify it, the version of the format and the checksum (CRC-32C) of the
+//! rest, both little-endian, then a protobuf message (`image.rs`). It is written anew and renamed,
+//! but not synced: a crash loses at most the counts since the last write, and a power cut at most the
+//! file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,7 +16,7 @@ use crate::book::Book;
 
 /// Its name in the data folder.
 const NAME: &str = "history";
-/// Where one that cannot be read is kept, in place of the one before.
+/// Where a file that cannot be read is kept; it replaces an earlier one.
 const ASIDE: &str = "history.unreadable";
 const MAGIC: &[u8; 8] = b"spindleH";
 /// The version of its format.
@@ -45,7 +46,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The one in a data folder; with none, nothing is kept.
+    /// The file in a data folder; without a folder, nothing is kept.
     pub fn new(folder: Option<PathBuf>) -> File {
         File { folder }
     }
@@ -55,8 +56,8 @@ impl File {
         self.folder.is_some()
     }
 
-    /// The history as far as this time. One that cannot be read is set aside with a warning, and a new
-    /// one begins: no start fails for it.
+    /// The history up to this time. A file that cannot be read is set aside with a warning, and a new
+    /// history begins: no start fails because of it.
     pub fn open(&self, now_ms: u64) -> Book {
         let Some(folder) = &self.folder else { return Book::default() };
         match read(&folder.join(NAME)) {
@@ -82,7 +83,7 @@ impl File {
         }
     }
 
-    /// Writes it. What cannot be written is written another time.
+    /// Writes it. If that fails, a later write makes up for it.
     pub fn save(&self, book: &Book) {
         let Some(folder) = &self.folder else { return };
         let fresh = folder.join(NAME).with_extension("new");
@@ -90,13 +91,13 @@ impl File {
             .and_then(|()| fs::rename(&fresh, folder.join(NAME)));
         if let Err(error) = written {
             tracing::debug!("the history of the charts is not written: {error}");
-            // A part of it may take the room that the log needs.
+            // A partly written file may take room that the log needs.
             let _ = fs::remove_file(&fresh);
         }
     }
 }
 
-/// A file that is there. None: there is none.
+/// Reads the file. None: there is none.
 fn read(path: &Path) -> Result<Option<Book>, FileError> {
     let bytes = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

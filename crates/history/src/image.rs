@@ -1,4 +1,4 @@
-//! The history as its file has it, and back.
+//! The history as its file holds it, and back.
 
 use bytes::Bytes;
 use prost::Message;
@@ -121,7 +121,7 @@ impl Book {
         for queue in image.queues {
             let mut row = QueueRow { active_ms: queue.active_ms, ..QueueRow::new() };
             fill(&mut row.slots, &queue.slots)?;
-            // A copy: else each name would hold all that was read.
+            // A copy: otherwise each name would keep in memory everything that was read.
             book.queues.restore(Bytes::copy_from_slice(&queue.name), queue.score, row);
         }
         for failure in image.failures {

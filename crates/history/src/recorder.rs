@@ -22,7 +22,7 @@ const LOOKS_PER_WRITING: u32 = 6;
 /// At most so many queues are taken in one look: as many as the engine lists.
 const QUEUES_PER_LOOK: usize = 1_024;
 
-/// The history of a running server. Clones are the same.
+/// The history of a running server. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct History(Arc<Mutex<Book>>);
 
@@ -32,8 +32,8 @@ impl History {
         self.0.lock()
     }
 
-    /// Looks at the engine, and writes down what it did since the last look. There is one history to
-    /// an engine: what it takes, no other gets.
+    /// Looks at the engine, and records what it did since the last look. An engine can have only
+    /// one history: the counts that one takes, no other gets.
     pub fn look(&self, engine: &Engine) {
         let look = looked(engine);
         self.book().record(&look, |names: &[Bytes]| engine.observe().ready_counts(names));
@@ -75,7 +75,7 @@ fn news(name: Bytes, tally: Tally) -> QueueNews {
     QueueNews { name, submitted, done: completed, failed, dead: died }
 }
 
-/// The thread that looks, and keeps the file. It writes a last time when it is dropped.
+/// The thread that looks, and keeps the file. It writes the file a last time when it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     history: History,
@@ -84,8 +84,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Reads the history in a data folder and goes on with it; without a folder it begins anew, and is
-    /// kept nowhere.
+    /// Reads the history in a data folder and continues it; without a folder the history begins anew,
+    /// and is not kept.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Keeper {
         if !self.file.is_kept() {
             return;
         }
-        // What is left of a full disk is for the log.
+        // The rest of a full disk is for the log.
         if self.engine.observe().gauges().is_disk_full {
             tracing::debug!("the history of the charts is not written: the disk is full");
             return;

@@ -10,7 +10,7 @@ pub trait Slot: Clone + Default + PartialEq {
     /// Adds what a later part of the same time holds.
     fn add(&mut self, later: &Self);
 
-    /// What belongs to the part from `from` to `until` of a whole that is `of` long.
+    /// The share that belongs to the part from `from` to `until` of a whole that is `of` long.
     #[must_use]
     fn part(&self, from: u64, until: u64, of: u64) -> Self;
 
@@ -21,7 +21,8 @@ pub trait Slot: Clone + Default + PartialEq {
     fn read(numbers: &[u32]) -> Self;
 }
 
-/// The part of a count that lies between two places of a whole. The parts add up to the count.
+/// The part of a count that belongs to the stretch between two places of a whole. The parts add up
+/// to the count.
 pub(crate) fn part_of(count: u32, from: u64, until: u64, of: u64) -> u32 {
     let below = |at: u64| u128::from(count) * u128::from(at) / u128::from(of.max(1));
     u32::try_from(below(until) - below(from)).unwrap_or(u32::MAX)
@@ -36,7 +37,7 @@ pub struct Tier {
     pub slots: usize,
 }
 
-/// A row of slots, the oldest of which go.
+/// A row of slots, from which the oldest are dropped.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slots<T> {
     tier: Tier,
@@ -61,7 +62,7 @@ impl<T: Slot> Slots<T> {
         self.slots.is_empty()
     }
 
-    /// What happened between two times, shared over the slots between them.
+    /// Records what happened between two times, distributed over the slots between them.
     pub fn record(&mut self, from_ms: u64, until_ms: u64, what: &T) {
         let (step, of) = (self.tier.step_ms, until_ms.saturating_sub(from_ms));
         let mut at_ms = from_ms;
@@ -106,7 +107,7 @@ impl<T: Slot> Slots<T> {
 
     /// The slots up to now as at most so many points of equal length (at least one slot each): the
     /// points' length, and the points with the time at which each begins, the oldest first. Points of
-    /// which nothing is kept are not there.
+    /// which nothing is kept are left out.
     pub fn points(&self, now_ms: u64, max: usize) -> (u64, Vec<(u64, T)>) {
         let per_point = self.tier.slots.div_ceil(max.clamp(1, self.tier.slots)) as u64;
         let step_ms = per_point * self.tier.step_ms;

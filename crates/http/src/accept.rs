@@ -1,4 +1,4 @@
-//! What a client says it takes: the Accept header (RFC 9110, 12.5.1).
+//! Which types a client accepts: the Accept header (RFC 9110, 12.5.1).
 
 use axum::http::{HeaderMap, header};
 
@@ -62,7 +62,7 @@ fn precision(essence: &str, names: &[&str]) -> u32 {
     }
 }
 
-/// `0.8` is 800. What is no weight is none.
+/// `0.8` is 800. None if the text is no weight.
 fn thousandths(text: &str) -> u32 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = part.chars().chain("000".chars()).take(3).collect();

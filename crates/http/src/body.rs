@@ -33,16 +33,16 @@ impl Default for BodyLimits {
 /// Why there is no body.
 #[derive(Debug, Error)]
 pub enum BodyError {
-    /// It has more bytes than it may: 413.
+    /// It has more bytes than allowed: 413.
     #[error("a body has at most {bytes_max} bytes")]
     TooLarge {
-        /// So many are taken.
+        /// The most that are taken.
         bytes_max: usize,
     },
     /// It was too slow: 408.
     #[error("the body did not come within {} s", .time.as_secs_f64())]
     TimedOut {
-        /// So long it was waited for.
+        /// How long it was waited for.
         time: Duration,
     },
     /// The bodies of all clients took too much memory, and this one the most: 503.
@@ -53,7 +53,7 @@ pub enum BodyError {
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The body of a request. One that says beforehand that it is too large is not read.
+/// The body of a request. A body whose announced length is too large is not read.
 pub async fn read_body(request: Request, limits: BodyLimits) -> Result<Bytes, BodyError> {
     let BodyLimits { bytes_max, time } = limits;
     let announced = text_of(request.headers(), &header::CONTENT_LENGTH);
@@ -75,7 +75,7 @@ pub async fn read_body(request: Request, limits: BodyLimits) -> Result<Bytes, Bo
     }
 }
 
-/// All data of a body, each piece copied as it comes: a large body is never copied at once. One
+/// All data of a body, each piece copied as it comes: a large body is never copied in one go. A body
 /// that comes in one piece is not copied at all.
 async fn whole<B: Receivable>(
     mut body: B,
@@ -91,7 +91,7 @@ async fn whole<B: Receivable>(
             continue;
         }
         if let Some(first) = first.take() {
-            // What is announced is no more than may come: pages nobody writes to cost nothing.
+            // The announced length is within the limit, and memory pages that nobody writes to cost nothing.
             all.reserve(usize::try_from(announced).unwrap_or(0).max(first.len() + piece.len()));
             all.extend_from_slice(&first);
         }
@@ -103,8 +103,8 @@ async fn whole<B: Receivable>(
     Ok(first.unwrap_or_else(|| all.freeze()))
 }
 
-/// The next frame, unless the connection has to go: it is polled then, as every time when something
-/// happens to it.
+/// The next frame, or an error if the connection has to go: this is polled then too, as whenever
+/// something happens to the connection.
 async fn next_frame<B: Receivable>(
     body: &mut B,
     held: Option<&Held>,
@@ -127,7 +127,7 @@ impl<B> Receivable for B where
 {
 }
 
-/// A header that is text; none that is not there or is no text.
+/// A header as text; none if it is missing or is no text.
 pub fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

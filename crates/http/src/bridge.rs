@@ -26,8 +26,8 @@ use crate::mailbox::TicketMailbox;
 /// How long a request waits for room in the log before it is refused as busy.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
-/// The connection of the next HTTP request that waits, far from those of the line doors. One count
-/// for the process: every door has a bridge of its own, and doors share the engine.
+/// The connection number of the next HTTP request that waits, far from those of the line doors. There is
+/// one count per process: every door has a bridge of its own, and doors share the engine.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1 << 63);
 
 /// Connects async handlers to the engine: calls that wait for room, answers that wait for the disk.
@@ -58,7 +58,7 @@ impl EngineBridge {
 
     /// Waits while the log has no room, then makes a call in a turn of its own.
     ///
-    /// Nothing is awaited between the call and the return: whoever drops this has been given
+    /// Nothing is awaited between the call and the return: a caller that drops this future has been given
     /// nothing, no lease and no ticket.
     pub async fn call<T>(
         &self,
@@ -82,8 +82,8 @@ impl EngineBridge {
         }
     }
 
-    /// One try to lease a job, which waits for one up to `wait_ms`. The job comes with what takes it
-    /// back if it never reaches the worker. Dropping the try gives up the wait, and a lease that is
+    /// Tries once to lease a job, and waits for one up to `wait_ms`. The job comes with a guard that takes
+    /// it back if it never reaches the worker. Dropping the future gives up the wait, and a lease that is
     /// on its way.
     pub async fn lease(
         &self,
@@ -129,7 +129,7 @@ impl EngineBridge {
         while !leased.is_empty() && leased.len() < count && payload_bytes(&leased) < bytes_max {
             match answer.absorb(self.lease(request.clone(), 0).await) {
                 Ok(Some(next)) => leased.push(next),
-                // Whoever has some jobs already can ask again, and is told then.
+                // A worker that gets some jobs can ask again for more, and learns then of a refusal.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -197,8 +197,8 @@ impl EngineBridge {
         self.durable(called).await
     }
 
-    /// Waits for room in the log, for a change that brings so many bytes. Refused as busy when it
-    /// takes too long, and when the disk is full and there will be none.
+    /// Waits for room in the log, for a change that brings so many bytes. Refused as busy when this
+    /// takes too long, or when the disk is full and there will be no room.
     pub async fn room(&self, bytes: usize) -> Result<(), Refused> {
         let deadline = Instant::now() + ROOM_WAIT;
         let caller = self.caller();
@@ -211,9 +211,9 @@ impl EngineBridge {
         Ok(())
     }
 
-    /// The value, once the log is durable up to its gate, and it is certain that this process leads a
-    /// log that is shared. Never returns if the log fails: the
-    /// connection is closed unanswered, and the process ends.
+    /// The value, once the log is durable up to its gate and, for a shared log, it is certain that this
+    /// process leads it. Never returns if the log fails: the connection is closed unanswered, and the
+    /// process ends.
     pub async fn durable<T>(&self, gated: Gated<T>) -> T {
         let mut gated = match self.release(gated) {
             Ok(value) => return value,
@@ -222,7 +222,7 @@ impl EngineBridge {
         let Some(commit_loop) = CommitLoop::current() else {
             return self.durable_elsewhere(gated).await;
         };
-        // What was looked at may have been due, and be in the open batch.
+        // Looking may have made changes that were due, which are in the open batch then.
         drop(self.turn());
         loop {
             let moved = commit_loop.moved_to(gated.gate());
@@ -285,8 +285,8 @@ impl EngineBridge {
     }
 }
 
-/// A turn of calls. When it is dropped, what they decided is to be committed: by the serving thread,
-/// together with what its other requests decide; on other threads, by the engine's log thread.
+/// A turn of calls. After it is dropped, their decisions are committed: by the serving thread, together
+/// with those of its other requests; on other threads, by the engine's log thread.
 #[must_use = "calls are made within a turn: what they decide goes to the log when it ends"]
 pub struct Turn<'a>(&'a Engine);
 
@@ -315,7 +315,7 @@ impl Wait<'_> {
         self.ticket = None;
         match answered {
             Ok(delivery) => delivery.answer,
-            // The mailbox keeps its end until it has delivered.
+            // The mailbox keeps the sender until it has delivered.
             Err(_) => Gated::open(Answer::TimedOut),
         }
     }

@@ -1,10 +1,10 @@
-//! Who commits what the handlers of one serving thread decide, and when.
+//! How and when the decisions of one serving thread's handlers are committed.
 //!
-//! It is as in a reactor of the TCP doors: the thread that owns the connections takes what they
-//! decide to the log itself, one cohort a commit ([`spindle_engine::cohort`] says when). Here a task
-//! of the thread's runtime does it, [`CommitLoop::run`]. When it is awake it lets everything else
-//! that is ready go first, by yielding: whatever the sockets have said is served by then, and what
-//! it decided is one record.
+//! It is as in a reactor of the TCP doors: the thread that owns the connections itself commits what they
+//! decide, one cohort per commit ([`spindle_engine::cohort`] says when). Here a task of the thread's
+//! runtime does it, [`CommitLoop::run`]. When it is awake it yields, so that everything else that is
+//! ready goes first: by then all requests that the sockets had are served, and their decisions become
+//! one record.
 //!
 //! Handlers reach the loop of their thread by [`CommitLoop::current`]. There is none on threads that
 //! serve no connections, such as those of the blocking pool: there the engine's log thread commits.
@@ -29,7 +29,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct CommitLoop {
     state: Mutex<State>,
-    /// Wakes the loop. Told only while it sleeps.
+    /// Wakes the loop. Notified only while it sleeps.
     wake: Notify,
 }
 
@@ -40,11 +40,11 @@ struct State {
     requests: u64,
     /// The engine was called, and the turn of that has not ended.
     has_called: bool,
-    /// The durable position has moved, and nobody has looked whose answers it lets go.
+    /// The durable position has moved, and the answers that this releases have not been looked for yet.
     has_moved: bool,
     /// Since when the loop sleeps; none while it is awake.
     asleep: Option<Instant>,
-    /// Answers that are held back, and who waits for them.
+    /// The gates of answers that are held back, and how to wake the tasks that wait for them.
     gated: Vec<(Gate, oneshot::Sender<()>)>,
 }
 
@@ -70,8 +70,8 @@ impl CommitLoop {
         self.wake(&mut state);
     }
 
-    /// Waits until the log may be durable up to a gate. What it returns is to be awaited after
-    /// another look at the durable position: a move before this call is not noticed.
+    /// Waits until the log may be durable up to a gate. The caller has to look at the durable position
+    /// again before it awaits the returned future: a move before this call is not noticed.
     pub fn moved_to(&self, gate: Gate) -> impl Future<Output = ()> + use<> {
         let (opened, opens) = oneshot::channel();
         self.state.lock().gated.push((gate, opened));
@@ -93,7 +93,7 @@ impl CommitLoop {
         let mut has_work = false;
         loop {
             if self.let_go(&*committer) {
-                // The answers leave before anything is asked: their clients may be expected back.
+                // The answers leave before the cohort is asked: it may expect their clients back.
                 yield_now().await;
             }
             if std::mem::take(&mut self.state.lock().has_called) {
@@ -112,13 +112,13 @@ impl CommitLoop {
         }
     }
 
-    /// Lets the answers go whose gates are open, if the durable position has moved. Returns whether
-    /// it has.
+    /// If the durable position has moved, releases the answers whose gates are open. Returns whether it
+    /// has moved.
     fn let_go(&self, committer: &dyn Committer) -> bool {
         if !std::mem::take(&mut self.state.lock().has_moved) {
             return false;
         }
-        // Asked after that: what moves from now on is noted again.
+        // Asked after the flag is cleared: a move from now on sets it again.
         let Some(durable) = committer.released() else { return false };
         let opened = {
             let mut state = self.state.lock();
@@ -128,13 +128,13 @@ impl CommitLoop {
             opened
         };
         for (_, waits) in opened {
-            // Whoever waited may be gone.
+            // The task that waited may be gone.
             let _ = waits.send(());
         }
         true
     }
 
-    /// Lets everything else go on that can, and asks the sockets.
+    /// Lets all other tasks that are ready go on, and asks the sockets.
     async fn look(&self) {
         let (began, requests) = (Instant::now(), self.state.lock().requests);
         yield_now().await;
@@ -178,8 +178,8 @@ impl Mailbox for CommitLoop {
     }
 }
 
-/// This thread has a loop. When it is dropped, what is decided from then on is committed elsewhere,
-/// and what was decided before is committed, be it by the log thread.
+/// This thread has a loop. When this is dropped, decisions made before are committed, if need be by the
+/// log thread; later decisions are committed elsewhere.
 #[must_use = "without it the loop hears of no call"]
 pub(crate) struct Installed {
     committer: Arc<dyn Committer>,
@@ -210,8 +210,8 @@ impl Member {
         state.cohort.asks(&mut self.guest.lock());
     }
 
-    /// Waits until an answer that has been made may leave: numbers for people have no gate, but they too are those of
-    /// whoever leads a log that is shared.
+    /// Waits until an answer that has been made may leave: numbers for people have no gate, but of a shared log
+    /// only the leader may give them.
     pub async fn may_answer(&self, committer: &dyn Committer) {
         while committer.released().is_none() {
             let moved = self.commit_loop.moved_to(Gate::OPEN);

@@ -1,6 +1,6 @@
 //! When an answer was made, as HTTP writes it (RFC 9110, 6.6.1): `Sun, 06 Nov 1994 08:49:37 GMT`.
 //!
-//! hyper's own header panics where the clock says a time that its format cannot.
+//! hyper's own header panics if the clock says a time that its format cannot express.
 
 use std::cell::RefCell;
 use std::time::SystemTime;
@@ -9,8 +9,8 @@ use axum::http::HeaderValue;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// What to put in `Date` now. None while the clock says a time before 1970 or after the year 9999: a
-/// server whose clock is no approximation of the time sends none.
+/// The value of `Date` now. None while the clock says a time before 1970 or after the year 9999: a
+/// server whose clock is that wrong sends no `Date`.
 pub(crate) fn date(now: SystemTime) -> Option<HeaderValue> {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let second = i64::try_from(since.as_secs()).ok()?;
@@ -31,7 +31,7 @@ fn write(second: i64) -> Option<HeaderValue> {
 }
 
 thread_local! {
-    /// The last one that this thread has written, and its second: answers come in thousands.
+    /// The last value that this thread has written, and its second: many answers share it.
     static WRITTEN: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };
 }
 

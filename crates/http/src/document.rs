@@ -1,4 +1,4 @@
-//! What an OpenAPI document cannot take from types: bounds of integers, the formats that several
+//! The parts of an OpenAPI document that types cannot give: bounds of integers, the formats that several
 //! fields share, fields that go together, and the bodies of problems.
 //!
 //! Bounds stand beside their fields, in attributes. Attributes take literals only: where one
@@ -17,7 +17,7 @@ const PER: &str = "^((/([^/~]|~[01])*){0,32}|fair_key)$";
 /// The longest value of a condition, in bytes.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// What a door's document says besides its types.
+/// What is added to the document that a door's types give.
 pub struct Supplement {
     /// The media types of bodies. Types are described with `application/json` only.
     pub bodies: &'static [&'static str],
@@ -114,7 +114,7 @@ fn entries(map: Option<&mut Value>) -> impl Iterator<Item = (&str, &mut Value)> 
     entries.map(|(name, value)| (name.as_str(), value))
 }
 
-/// A body that may be left out is left out, and not null.
+/// An optional body may be left out, but not be null.
 fn refine_body(body: &mut Value) {
     let Some(choices) = body.pointer_mut("/schema/oneOf").and_then(Value::as_array_mut) else {
         return;
@@ -125,7 +125,7 @@ fn refine_body(body: &mut Value) {
     }
 }
 
-/// A parameter is there or not; no text of it is null.
+/// An optional parameter may be left out, but no text of it stands for null.
 fn refine_parameter(schema: &mut Value) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
@@ -135,7 +135,7 @@ fn refine_parameter(schema: &mut Value) {
     }
 }
 
-/// Keywords in the place of the format that names them. Null stays what it may be.
+/// Puts the keywords in the place of the format that names them. A value that may be null still may be.
 fn replace_format(schema: &mut Value, keywords: &Value) {
     let nullable = schema["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
     let Some(members) = schema.as_object_mut() else { return };
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What the document allows is taken, and one more of it is refused.
+    /// The server takes what the document allows, and refuses one more.
     #[test]
     fn the_bounds_of_a_matcher_are_those_that_are_checked() {
         let body = serde_json::to_value(ConstraintBody::schema()).unwrap();

@@ -1,4 +1,4 @@
-//! Who may come in: a web page of somebody else must not be able to use a server on loopback.
+//! Which requests are let in: a foreign web page must not be able to use a server on loopback.
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
@@ -11,7 +11,7 @@ use crate::problem::{Answered, Code, Problem};
 /// What browsers say about where a request comes from.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What no answer is without: it is what it says it is, and stays with who asked.
+/// Adds headers that every answer has: its type is not guessed, and caches do not store it.
 pub(crate) fn closed_to_others(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -19,7 +19,7 @@ pub(crate) fn closed_to_others(mut response: Response) -> Response {
     response
 }
 
-/// Lets in what calls the server by a name of its own, and no writes of foreign pages.
+/// Lets in requests that call the server by one of its names, except writes of foreign pages.
 pub(crate) fn check(request: &Request, names: &Names) -> Answered<()> {
     let host = host_of(request.version(), request.uri(), request.headers())?;
     if let Some(host) = host
@@ -53,9 +53,9 @@ fn unknown(host: &str) -> Problem {
     Problem::new(Code::UnknownHost, detail)
 }
 
-/// By what name the server is called. A target in absolute form beats the Host header, which must
-/// be there once all the same (RFC 9112, 3.2); what a proxy says in other headers proves nothing.
-/// `HTTP/1.0` came without names: load balancers look at servers that way. No browser does.
+/// The name by which the server is called. A target in absolute form takes precedence over the Host
+/// header, which must still be there once (RFC 9112, 3.2); what a proxy says in other headers proves
+/// nothing. `HTTP/1.0` needs no Host: load balancers check servers that way, and no browser uses it.
 fn host_of<'a>(
     version: Version,
     uri: &'a Uri,
@@ -70,7 +70,8 @@ fn host_of<'a>(
     Ok(uri.authority().map(Authority::as_str).or(host))
 }
 
-/// Programs say nothing about where they come from; browsers always do.
+/// Whether the request comes from the server's own pages, or from a program: browsers always say which page
+/// a request comes from, programs do not.
 fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
     let same_origin = headers
         .get_all(header::ORIGIN)
@@ -83,9 +84,9 @@ fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
     same_origin && same_site
 }
 
-/// Whether an origin is that of pages the server was called for by this name. The scheme may be
-/// another one, since a proxy may speak TLS in front of the server; name and port must be the same,
-/// and where either leaves the port out, it is that of the origin's scheme.
+/// Whether an origin is that of the server's own pages under this name. The scheme may differ, since a
+/// proxy may speak TLS in front of the server. Name and port must be the same; a port that is left out
+/// is that of the origin's scheme.
 fn is_own_origin(origin: &[u8], host: &str) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
     let (authority, usual) = if let Some(rest) = origin.strip_prefix("http://") {

@@ -1,7 +1,7 @@
 //! How long the head of a request is.
 //!
-//! hyper refuses a head that its buffer does not hold, but reads up to twice as much into it: what
-//! the page says is checked here, to the byte.
+//! hyper refuses a head that its buffer does not hold, but reads up to twice as much into it: the
+//! documented limit is checked here, to the byte.
 
 use axum::http::Request;
 

@@ -21,11 +21,11 @@ struct Accounts {
     serves: AtomicBool,
     /// Requests that have come so far.
     requests: AtomicU64,
-    /// The last answer goes on for as long as its handler likes.
+    /// The last answer is a stream, which ends when its handler ends it.
     streams: AtomicBool,
     /// Something was written since all was sent.
     writes: AtomicBool,
-    /// Something was to be read since this was last asked.
+    /// The connection was asked for bytes since this flag was last read.
     reads: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl Held {
         Held(Arc::new(Accounts { input, output, asked, serves, requests, streams, writes, reads }))
     }
 
-    /// A request begins, and what was received of it is its handler's.
+    /// A request begins: its bytes now belong to its handler.
     pub fn serves(&self) {
         self.0.serves.store(true, Ordering::Relaxed);
         self.0.requests.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Held {
         self.0.reads.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was, since the last call of this.
+    /// Whether it was asked, since the last call of this.
     pub fn was_read(&self) -> bool {
         self.0.reads.swap(false, Ordering::Relaxed)
     }
@@ -90,7 +90,7 @@ impl Held {
         self.0.input.is_closed()
     }
 
-    /// The same body, counted until nobody has it any more.
+    /// The same body, counted until its last reference is dropped.
     pub fn counted(self, body: Bytes) -> Bytes {
         if body.len() <= FREE_BYTES {
             return body;
@@ -115,7 +115,7 @@ impl Held {
         self.0.output.set(0);
     }
 
-    /// Waits until the connection has to go, and says for what.
+    /// Waits until the connection has to go. Returns which budget it is for.
     pub async fn asked_to_go(&self) -> Kind {
         self.0.asked.0.notified().await;
         if self.0.output.is_closed() { Kind::Output } else { Kind::Input }
@@ -140,7 +140,7 @@ impl Drop for Received {
     }
 }
 
-/// Hears of it when it is too much.
+/// Is told when its connection has to go.
 #[derive(Default)]
 struct Asked(Notify);
 
@@ -150,8 +150,8 @@ impl Holder for Asked {
     }
 }
 
-/// Does something for which bytes are held until somebody takes them. None: they were too many, and
-/// it was given up.
+/// Does work for which bytes are held until the client takes them. None if the budget was exceeded and
+/// the work was given up.
 pub async fn while_unread<T>(
     budget: &Budget,
     bytes: usize,

@@ -1,8 +1,8 @@
 //! Work on large bodies, beside the threads that serve.
 //!
-//! To decode, to build or to read a body of 15 MiB takes tens of milliseconds. On a serving thread
-//! every other connection of the thread would wait for that. So whatever takes the longer the more
-//! bytes there are is done by [`work_on_bytes`].
+//! Decoding, building or reading a body of 15 MiB takes tens of milliseconds. On a serving thread
+//! every other connection of the thread would wait for that. So work whose time grows with the number of
+//! bytes is done by [`work_on_bytes`].
 
 use std::future::pending;
 use std::num::NonZeroUsize;
@@ -18,28 +18,28 @@ use tokio::task::spawn_blocking;
 /// Up to so many bytes are worked on by the serving thread itself: less than a millisecond.
 pub const SMALL_BYTES_MAX: usize = 64 * 1024;
 
-/// Who may work now: one for every two cores. More would take them from the threads that serve,
-/// and each of them takes memory for the bodies in its hands.
+/// The permits to work: one for every two cores. More would take cores from the threads that serve, and
+/// each piece of work holds memory for its bodies.
 static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     Semaphore::new((cores / 2).max(1))
 });
 
-/// Makes the calling thread, one of the blocking pool, yield to those that serve: what it does takes
-/// long, and small requests should not wait for a processor behind it.
+/// Lowers the priority of the calling thread, one of the blocking pool, below those that serve: its work
+/// takes long, and small requests should not wait for a processor behind it.
 pub(crate) fn give_way() {
     if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
         tracing::debug!(%error, "a thread for long work has the priority of all others");
     }
 }
 
-/// Of threads that do long work: about a quarter of the weight of one that serves.
+/// The niceness of threads that do long work: about a quarter of the weight of a thread that serves.
 const NICENESS: i32 = 5;
 
 /// Does work whose time grows with a number of bytes: here and now if they are few, else on a thread
 /// of the blocking pool, after the work of others that came before.
 ///
-/// Who drops this while the work is done does not stop it; what it gives is dropped then.
+/// Dropping this future does not stop work that has begun; its result is dropped then.
 pub async fn work_on_bytes<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,

@@ -27,7 +27,7 @@ pub struct HttpConfig {
     pub threads: usize,
     /// What a client may not exceed.
     pub limits: Limits,
-    /// What all clients together make the server hold.
+    /// Budgets of the memory that all clients together make the server hold.
     pub budgets: Budgets,
     /// How many connections may be open; shared with the other listeners of the server.
     pub places: Places,
@@ -50,8 +50,8 @@ pub struct Limits {
     pub handshake_time: Duration,
     /// The longest head of a request.
     pub head_bytes_max: usize,
-    /// So many connections keep their buffers for as long as they are open. What comes beyond gives them back
-    /// when nothing was asked for a while, which costs a few percent of the rate.
+    /// So many connections keep their buffers for as long as they are open. Further ones give them back when
+    /// nothing was asked for a while, which costs a few percent of the rate.
     pub restless_max: usize,
     /// About how long that is.
     pub rest_time: Duration,
@@ -75,7 +75,7 @@ impl Default for Limits {
 /// A claimed address. Clients can connect already; they wait until [`HttpListener::start`].
 #[derive(Debug)]
 pub struct HttpListener {
-    /// None: it serves only what it is given.
+    /// None: it serves only the connections that it is given.
     listener: Option<TcpListener>,
     tls: ListenerTls,
     local_addr: SocketAddr,
@@ -93,8 +93,8 @@ pub fn bound(listener: TcpListener) -> io::Result<HttpListener> {
     Ok(HttpListener { listener: Some(listener), tls: ListenerTls::Off, local_addr })
 }
 
-/// One that listens nowhere: it serves the connections that it is given ([`Handle::adopt`]). `local_addr` is
-/// where its clients have come to.
+/// A listener that listens nowhere: it serves the connections that it is given ([`Handle::adopt`]).
+/// `local_addr` is the address that its clients have come to.
 pub fn inner(local_addr: SocketAddr) -> HttpListener {
     HttpListener { listener: None, tls: ListenerTls::Off, local_addr }
 }
@@ -165,7 +165,7 @@ impl HttpListener {
             let ending = ending.clone();
             let thread = std::thread::Builder::new().name("spindle-http".to_owned());
             handle.threads.push(thread.spawn(move || {
-                // Nothing is sent: that it is dropped says that the thread has ended.
+                // Nothing is sent on it: that it is dropped shows that the thread has ended.
                 let _ending = ending;
                 serving::serve(runtime, server, committer, arrivals);
             })?);
@@ -199,8 +199,8 @@ impl Handle {
         self.adopt_one(stream, peer, None)
     }
 
-    /// As [`Handle::adopt`], of a client that is known already: what comes are its bytes in plain, and
-    /// whatever TLS it used has ended where it came to.
+    /// As [`Handle::adopt`], for a client that is known already: its bytes come in plain, and any TLS it
+    /// used has ended at the node that it came to.
     pub fn adopt_known(&self, stream: TcpStream, peer: Peer) -> bool {
         self.adopt_one(stream, peer.address, Some(peer))
     }
@@ -238,8 +238,8 @@ impl Handle {
         });
     }
 
-    /// Waits for the orderly end until the deadline, then closes what is left. True when nothing
-    /// was. A commit that a thread is in is waited for, however long the disk takes.
+    /// Waits for the orderly end until the deadline, then closes what is left. True when nothing was
+    /// left. Waits for a commit that a thread has begun, however long the disk takes.
     pub fn finish(&self, deadline: Instant) -> bool {
         self.begin_shutdown();
         let ended = self.ended.lock();
@@ -263,7 +263,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.abort();
         for thread in self.threads.drain(..) {
-            // A panic of it was reported when it happened.
+            // If the thread panicked, that was reported when it happened.
             let _ = thread.join();
         }
     }

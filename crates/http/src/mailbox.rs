@@ -52,7 +52,7 @@ impl Mailbox for TicketMailbox {
         let mut waits = self.waits.lock();
         let ticket = delivery.ticket;
         match waits.remove(&ticket) {
-            // The request may be gone: then its wait asks the engine to undo the lease.
+            // The request may be gone: then dropping its wait has the engine undo the lease.
             Some(Reply::Awaited(sender)) => drop(sender.send(delivery)),
             Some(Reply::Early(_)) | None => {
                 waits.insert(ticket, Reply::Early(Box::new(delivery)));

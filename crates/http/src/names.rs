@@ -77,7 +77,7 @@ impl HostName {
     }
 }
 
-/// As people write it in settings. A port may stand behind it and is not compared.
+/// Reads a name as people write it in settings. A port may follow it, and is not compared.
 impl FromStr for HostName {
     type Err = HostNameError;
 
@@ -141,14 +141,14 @@ impl Names {
         Names { listen: listen.to_canonical(), hosts: Arc::default() }
     }
 
-    /// Other names that are its own: those by which a proxy or a name server shows it.
+    /// Adds other names of the server: those by which a proxy or a name server makes it known.
     #[must_use]
     pub fn with_hosts(self, hosts: HostNames) -> Names {
         Names { hosts: Arc::new(hosts), ..self }
     }
 
-    /// Whether a `Host` header, or what stands in its place, names this server. Rebinding takes a
-    /// name: an address is what it says.
+    /// Whether a `Host` header, or what stands in its place, names this server. Rebinding needs a name: an
+    /// address always means itself.
     pub(crate) fn has(&self, host: &str) -> bool {
         let HostNames::Listed(hosts) = &*self.hosts else { return true };
         let Some((name, _)) = HostName::with_port(host) else { return false };

@@ -1,8 +1,8 @@
-//! Who asks, and whether they may: found out before a request comes to its handler.
+//! Who makes a request, and whether they may: found out before it comes to its handler.
 //!
 //! A door puts its routes behind an [`Entrance`], with a [`Table`] that says what each of them needs. What
-//! the route alone tells is checked here. The queues and jobs that a request names are known to the
-//! door only: the extractor or handler that reads such a name asks the request's [`Pass`].
+//! the route alone determines is checked here. Only the door knows the queues and jobs that a request
+//! names: the extractor or handler that reads such a name asks the request's [`Pass`].
 
 use std::future::ready;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum Needs {
     Server(Role),
     /// A role, for all queues.
     All(Role),
-    /// A role, for the queues or the job that the request names. Whoever reads the name asks the
+    /// A role, for the queues or the job that the request names. The code that reads the name asks the
     /// [`Pass`].
     Named(Role),
 }
@@ -42,14 +42,14 @@ pub enum Needs {
 /// method `*` is any other. What is not in it is for `admin` only.
 pub type Table = &'static [(&'static str, &'static str, Needs)];
 
-/// Who makes a request, found out and counted before it comes to an [`Entrance`]: an extension of
-/// requests that the web pages let in by a session, and of those that they make to the API on its
-/// behalf. No client can set it.
+/// The client of a request, if it was found out and counted before the request comes to an [`Entrance`].
+/// It is an extension of requests that the web pages let in by a session, and of those that they make to
+/// the API on behalf of the session. No client can set it.
 #[derive(Clone, Debug)]
 pub struct Visitor(pub Login);
 
-/// Where requests come in at a door's routes: the question who may use them, and whether the door can
-/// answer.
+/// The layer in front of a door's routes: it checks whether a request may use its route, and whether the
+/// door can answer.
 pub struct Entrance {
     /// Whose routes they are.
     pub door: Origin,
@@ -61,8 +61,8 @@ pub struct Entrance {
     pub base: &'static str,
     /// Says a refusal in the door's own form.
     pub refuse: fn(Denied) -> Response,
-    /// Says of what may be asked why it cannot be answered. One layer does both: each costs every
-    /// request copies of what is behind it.
+    /// Says why a request that is allowed cannot be answered. One layer does both checks, because each
+    /// layer costs every request copies of what is behind it.
     pub check: fn(&Request) -> Answered<()>,
 }
 
@@ -72,7 +72,7 @@ impl Entrance {
         routes.layer(from_fn_with_state(Arc::new(self), admitted))
     }
 
-    /// Who looks at pages of another node, which asks for them, and has counted the request.
+    /// The client that looks at pages of another node. That node makes this request, and has counted it.
     fn visitor(&self, request: &Request) -> Option<Login> {
         let peer = request.extensions().get::<Peer>()?;
         let digest = peer.page_of.as_ref()?;
@@ -89,7 +89,7 @@ impl Entrance {
         }
         let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         let Some(path) = path.and_then(|path| path.strip_prefix(self.base)) else {
-            // Nothing is there: that may be said to everybody.
+            // No route has this path: everybody may learn that.
             return Ok(Pass::new(login, Role::Admin));
         };
         let (role, target) = match self.needs(request.method(), path) {
@@ -148,7 +148,7 @@ async fn admitted(
     response
 }
 
-/// Who makes a request, which is counted: to be asked once for each.
+/// Finds out who makes a request, and counts it: to be called once for each request.
 ///
 /// # Errors
 ///
@@ -160,7 +160,7 @@ pub(crate) fn counted<B>(access: &Access, request: &HttpRequest<B>) -> Result<Lo
         login = login.at(peer.address.ip());
     }
     if let Some(token) = bearer(request.headers()) {
-        // Whether it is known is asked for with the route's needs: some have none.
+        // Whether the token is known is checked with the route's needs: some routes have none.
         login.present(token).ok();
     }
     login.count()?;
@@ -186,7 +186,7 @@ pub fn denied_anywhere(denied: Denied) -> Response {
     response
 }
 
-/// Who has asked too fast is told when there is room again.
+/// Tells a client that has asked too fast when there is room again.
 fn say_when(denied: Denied, response: &mut Response) {
     if let Denied::TooFast(Excess { wait, .. }) = denied {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -194,8 +194,8 @@ fn say_when(denied: Denied, response: &mut Response) {
     }
 }
 
-/// The token of a request (RFC 6750, 2.1). Other schemes are not for this server. One that is there
-/// twice is no token.
+/// The token of a request (RFC 6750, 2.1). Other schemes are not for this server. Two tokens in a
+/// request count as a wrong one.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut tokens = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, rest) = value.as_bytes().split_at_checked(BEARER.len())?;
@@ -216,7 +216,7 @@ pub struct Pass {
     role: Role,
     /// Where it is noted which queue the request is about.
     notes: Option<Arc<Notes>>,
-    /// The web pages make it on somebody's behalf.
+    /// Whether the web pages make the request, on behalf of a session.
     by_page: bool,
 }
 
@@ -225,7 +225,7 @@ impl Pass {
         Pass { login, role, notes: None, by_page: false }
     }
 
-    /// That of a request.
+    /// The pass of a request.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl Pass {
         Audit::new(self.actor(door))
     }
 
-    /// Whether it is for some queues only, so that the queue of a job it names has to be known.
+    /// Whether the client may use some queues only, so that the queue of a job it names has to be known.
     pub fn is_limited(&self) -> bool {
         self.login.is_limited()
     }
@@ -285,7 +285,7 @@ impl Pass {
         self.allows(Target::Job(&mut || queue.clone()))
     }
 
-    /// Who asks, for what goes on when the request is answered.
+    /// The client's login, for work that goes on after the request is answered.
     pub fn into_login(self) -> Login {
         self.login
     }

@@ -1,4 +1,4 @@
-//! A stream for hyper to which can be put back what was read of it.
+//! A stream for hyper that takes back bytes that were read from it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,8 +23,8 @@ impl<S> PutBack<S> {
         PutBack { before: Bytes::new(), stream: TokioIo::new(stream), held }
     }
 
-    /// The same stream, of which these bytes were read last and are to be read again. Everything put
-    /// back before must have been read.
+    /// The same stream, from which these bytes, read last, are to be read again. Everything put back before
+    /// must have been read.
     pub fn with(self, before: Bytes) -> PutBack<S> {
         debug_assert!(self.before.is_empty(), "what was put back was not read");
         PutBack { before, ..self }

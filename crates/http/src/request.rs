@@ -24,7 +24,7 @@ pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// The most bytes of a problem: no more is read to put the id in.
 const PROBLEM_BYTES_MAX: usize = 1 << 20;
 
-/// Routes that are asked all the time, by machines that watch: no spans.
+/// Routes that monitoring asks all the time: no spans.
 const WATCHED: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 /// The number of the connection a request came over, unique in this process.
@@ -58,7 +58,7 @@ impl Notes {
     }
 }
 
-/// Names a request, and says in the log and to `spans` what became of it.
+/// Gives a request its id, and reports its outcome to the log and to `spans`.
 pub(crate) async fn observed(
     spans: Option<&Arc<dyn SpanSink>>,
     mut request: Request,
@@ -66,7 +66,7 @@ pub(crate) async fn observed(
 ) -> Response {
     let id = id_of(request.headers());
     if request.headers().get(REQUEST_ID) != Some(&id) {
-        // Whoever sends the request on has it answered by the same name.
+        // A router that sends the request on passes the same id.
         request.headers_mut().insert(REQUEST_ID, id.clone());
     }
     let observed = Observed::begin(spans, &mut request);
@@ -112,7 +112,7 @@ async fn with_id(response: Response, id: &HeaderValue) -> Response {
         return Response::from_parts(head, Body::empty());
     };
     let field = format!(",\"request_id\":{}}}", serde_json::Value::from(id));
-    // A problem that another server has answered with says it already.
+    // A problem from another server has the id already.
     let is_said = body.ends_with(field.as_bytes());
     let Some(open) = body.strip_suffix(b"}").filter(|_| !is_said) else {
         return Response::from_parts(head, Body::from(body));
@@ -133,7 +133,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// Nothing, if nobody wants to know.
+    /// None if requests are neither logged nor traced.
     fn begin(spans: Option<&Arc<dyn SpanSink>>, request: &mut Request) -> Option<Observed> {
         if spans.is_none() && !logs_commands() {
             return None;
@@ -141,7 +141,7 @@ impl Observed {
         let is_watched = WATCHED.contains(&request.uri().path());
         let span = spans.filter(|_| !is_watched).and_then(|spans| {
             let given = trace_of(request.headers());
-            // Who has begun the trace and does not record it wants no spans of it.
+            // A client that has begun the trace but does not record it wants no spans of it.
             let parent = given.filter(|trace| trace.is_sampled());
             if given.is_some() && parent.is_none() {
                 return None;

@@ -42,7 +42,7 @@ use crate::request::ConnectionNumber;
 use crate::site::Site;
 use crate::write_timeout::WriteTimeout;
 
-/// After an accept that failed (no more file descriptors): to come again at once would only spin.
+/// The pause after an accept that failed (no more file descriptors): an immediate retry would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,7 +54,7 @@ pub(crate) enum Stage {
     Aborted,
 }
 
-/// Waits for a stage, or a later one. A handle that is gone has aborted.
+/// Waits for a stage, or a later one. A dropped handle counts as an abort.
 async fn reached(stages: &mut watch::Receiver<Stage>, wanted: Stage) {
     // What it returns holds a lock: it is dropped here, not kept over an await.
     drop(stages.wait_for(|stage| *stage >= wanted).await);
@@ -78,7 +78,7 @@ pub(crate) struct Server {
 pub(crate) struct OpenConnections {
     places: DoorPlaces,
     count: Arc<AtomicUsize>,
-    /// Nothing is sent: each connection holds a receiver until it ends.
+    /// Nothing is sent on it: each connection holds a receiver until it ends.
     held: Arc<watch::Sender<()>>,
 }
 
@@ -125,7 +125,7 @@ impl Drop for OpenConnection {
 pub(crate) struct Arrival {
     pub stream: TcpStream,
     pub peer: SocketAddr,
-    /// Who it is, if that is known: then TLS has ended elsewhere, and plain bytes come.
+    /// The client, if it is known already: then its TLS has ended elsewhere, and plain bytes come.
     pub known: Option<Peer>,
     pub counted: OpenConnection,
 }
@@ -141,7 +141,7 @@ pub(crate) fn serve(
     let installed = commit_loop.install(Arc::clone(&committer));
     let mut stages = server.stages.clone();
     runtime.block_on(async {
-        // A task, because a task that wakes costs less than what this waits for.
+        // A task of its own, because waking a task costs less than waking the future of `block_on`.
         tokio::spawn(Arc::clone(&commit_loop).run(committer));
         // The sender of stages lives until the handle is dropped, which aborts.
         select! {
@@ -157,7 +157,7 @@ pub(crate) fn serve(
 
 impl Server {
     /// Accepts until it is time to stop, and deals the connections out to the threads in turn.
-    /// Without a listener it only keeps the threads waiting for what they are given.
+    /// Without a listener it only keeps the threads waiting for connections that they are given.
     pub async fn accept(
         self,
         listener: Option<TcpListener>,
@@ -312,22 +312,22 @@ impl Server {
     {
         let mut stream = PutBack::new(stream, attendant.held.clone());
         loop {
-            // In a box, which is gone while the connection rests.
+            // In a box, which is freed while the connection rests.
             match Box::pin(self.serve(stream, service, attendant.clone())).await? {
                 Some(rests) => (stream, service) = rests,
                 None => return Ok(()),
             }
             if !self.asks_again(&mut stream, &mut attendant).await {
-                // As hyper ends one between two requests. Whatever fails, it ends.
+                // As hyper ends a connection between two requests. It ends even if this fails.
                 let _ = stream.stream().shutdown().await;
                 return Ok(());
             }
         }
     }
 
-    /// Serves a connection until it has ended, or until its client has asked for nothing for a while:
-    /// then it rests, as what is returned. hyper has two buffers of 8 KiB for each connection for as
-    /// long as it serves it, of which most connections of most servers need none most of the time.
+    /// Serves a connection until it has ended, or until its client has asked for nothing for a while: then
+    /// the connection is returned, and rests. hyper keeps two buffers of 8 KiB for each connection that it
+    /// serves, and most connections do not need them most of the time.
     async fn serve<V>(
         &self,
         stream: PutBack<Stream>,
@@ -352,21 +352,21 @@ impl Server {
                 pause = self.limits.rest_time;
                 continue;
             }
-            // One that has asked for nothing yet has the time for a head, and no more. It is looked at
-            // less and less often, as one whose answer goes on.
+            // A connection that has asked for nothing yet has the time for a head, and no more. It is looked
+            // at less and less often, like one whose answer goes on.
             pause = pause.saturating_mul(2);
             if asked == first || !held.is_idle() {
                 continue;
             }
-            // Between two requests hyper ends at once, and looks for nothing more. In any other case
-            // it ends when the request that is under way does, and so does the connection.
+            // Between two requests hyper ends at once, without another read. Otherwise it ends with the
+            // request that is under way, and so does the connection.
             held.was_read();
             Pin::new(&mut connection).graceful_shutdown();
             let ended = poll_fn(|context| Poll::Ready(connection.poll_without_shutdown(context)));
             match ended.await {
                 Poll::Ready(Ok(())) if !held.was_read() => {
                     let Parts { io, read_buf, service, .. } = connection.into_parts();
-                    // All of a buffer would be kept for a part of it.
+                    // A copy: otherwise a part would keep the whole buffer.
                     return Ok(Some((io.with(Bytes::copy_from_slice(&read_buf)), service)));
                 }
                 Poll::Ready(ended) => return ended.map(|()| None),
@@ -382,7 +382,7 @@ impl Server {
         stream: &mut PutBack<Stream>,
         Attendant { held, stages, .. }: &mut Attendant<'_>,
     ) -> bool {
-        // It has been idle for about as long as it takes to rest.
+        // It had been idle for about the rest time when it came to rest.
         let time = self.limits.head_time.saturating_sub(self.limits.rest_time);
         if stream.has_bytes() {
             return true;
@@ -394,8 +394,8 @@ impl Server {
         }
     }
 
-    /// The stream to speak HTTP over, after the handshake if there is one. None if the client has
-    /// gone, or has broken the protocol, which was its answer.
+    /// The stream to speak HTTP over, after the handshake if there is one. None if the client has gone, or
+    /// was refused because it did not use TLS.
     async fn open(
         &self,
         stream: TcpStream,
@@ -424,7 +424,7 @@ impl Server {
             Some(FirstByte::Refused) => {
                 stream.write_all(refusal().as_bytes()).await?;
                 stream.shutdown().await?;
-                // Closing it with bytes of the client unread would destroy the answer.
+                // Closing the socket with unread bytes of the client would destroy the answer.
                 let mut rest = [0; 4096];
                 let gone = async {
                     while stream.read(&mut rest).await? > 0 {}
@@ -454,7 +454,7 @@ impl Attendant<'_> {
     ) -> Option<hyper::Result<()>> {
         let Attendant { held, address, stages } = self;
         select! {
-            // The connection first: it is what wakes this task, and the others are asked only in
+            // The connection first: mostly it is what wakes this task, and the others are asked only in
             // passing.
             biased;
             ended = connection.as_mut() => Some(ended),
@@ -475,21 +475,21 @@ impl Attendant<'_> {
     }
 }
 
-/// Whether an answer says something about this process and not about jobs: it leaves whoever leads
-/// the log.
+/// Whether an answer is about this process and not about jobs: it leaves whether or not this process
+/// leads the log.
 fn is_about_this_node(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics") || path.starts_with("/api/v1/cluster")
 }
 
-/// Closes a connection there is no place for, with as much of an answer as costs nothing: it is
-/// written if the socket takes it at once, and nobody waits for the client to read it. What the client
-/// has sent is read first, because a socket that is closed with unread bytes destroys what it sent.
+/// Closes a connection there is no place for, with an answer that costs nothing: it is written if the
+/// socket takes it at once, and nobody waits for the client to read it. The client's bytes are read
+/// first, because closing a socket with unread bytes destroys what was sent on it.
 pub(crate) fn turn_away(mut stream: TcpStream) {
     let _ = stream.read(&mut [0; 4096]);
     let _ = stream.write_all(NO_PLACE.as_bytes());
 }
 
-/// The answer to whoever finds no place.
+/// The answer to a client for which there is no place.
 const NO_PLACE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 42\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     the server has as many clients as it may.\n";
@@ -499,7 +499,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 type Stream = MaybeTls<WriteTimeout<tokio::net::TcpStream>>;
 
-/// The answer to whoever speaks in plain bytes where TLS is required.
+/// The answer to a client that speaks in plain bytes where TLS is required.
 fn refusal() -> String {
     let body = format!("{TLS_REQUIRED} (https://)\n");
     let length = body.len();

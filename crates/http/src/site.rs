@@ -22,12 +22,12 @@ use crate::pass::{count_stranger, counted, denied_anywhere};
 use crate::problem::{Code, Problem};
 use crate::{guard, request};
 
-/// The routes of all doors, merged, behind the guard. What is at no door's path is a problem with
-/// code `not_found`; a door that answers wrong methods in a form of its own has said so to its
-/// routes before.
+/// The routes of all doors, merged, behind the guard. A request for no door's path gets a problem with
+/// code `not_found`; a door that answers wrong methods in a form of its own has set that up in its
+/// routes.
 ///
-/// The guard and what every request has (an id, a line of the log, a span) stand around the router,
-/// not in it: a layer of a router is boxed and copied for each request, and layers below with it.
+/// The guard and what every request has (an id, a line of the log, a span) wrap the router and are not
+/// layers of it: a layer of a router is boxed and copied for each request, and the layers below with it.
 #[derive(Clone)]
 pub struct Site {
     routes: Router,
@@ -36,7 +36,7 @@ pub struct Site {
 
 struct Common {
     names: Names,
-    /// Whose requests are counted that come to no door: the doors count their own.
+    /// Counts the requests that come to no door: the doors count their own.
     access: Access,
     spans: Option<Arc<dyn SpanSink>>,
 }
@@ -47,7 +47,7 @@ impl Site {
         Site::with(routes, names, Access::open(), None)
     }
 
-    /// The same for those whom `access` knows, with whoever takes the spans of requests.
+    /// The same for the clients that `access` knows, with a sink for the spans of requests.
     pub fn with(
         routes: Router,
         names: Names,
@@ -61,7 +61,7 @@ impl Site {
         Site { routes, common: Arc::new(Common { names, access, spans }) }
     }
 
-    /// The same with another answer to what is at no door's path.
+    /// The same with another answer to requests for no door's path.
     #[must_use]
     pub fn with_fallback(self, lost: Router) -> Site {
         let counts = from_fn_with_state(self.common.access.clone(), count_stranger);
@@ -116,7 +116,7 @@ impl Service<Request<Body>> for Site {
     }
 }
 
-/// The answer to what is at no door's path.
+/// The answer to a request for no door's path.
 pub async fn nothing_here(uri: Uri) -> Problem {
     Problem::new(Code::NotFound, format!("there is nothing at {}; see /api/docs", uri.path()))
 }

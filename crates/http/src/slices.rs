@@ -1,10 +1,10 @@
 //! Long requests compute in slices, one after the other.
 //!
 //! A request that looks at a hundred thousand jobs does so in slices of less than a millisecond, and
-//! yields between two of them. Were that all, each pass of a serving thread would have a slice of
-//! every such request in it, and whoever asks for little would wait for all of them. So the long
-//! requests of a thread share one turn: everything else that is ready goes on, and the sockets are
-//! asked, between two slices, however many requests want one.
+//! yields between two of them. That alone would put a slice of every such request into each pass of a
+//! serving thread, and small requests would wait for all of them. So the long requests of a thread share
+//! one turn: between two slices everything else that is ready goes on, and the sockets are asked,
+//! however many requests want a slice.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
 thread_local! {
-    /// That of the requests of this thread.
+    /// The turn that the long requests of this thread share.
     static TURN: Arc<Semaphore> = Arc::new(Semaphore::new(1));
 }
 
@@ -23,13 +23,13 @@ pub struct SliceTurn {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Waits until everything else on this thread that is ready has gone on, and the slices of others
-/// that asked before.
+/// Waits for everything else on this thread that is ready, and for the slices of requests that asked
+/// before.
 pub async fn slice_turn() -> SliceTurn {
     let turn = TURN.with(Arc::clone);
     // Nobody closes it.
     let permit = turn.acquire_owned().await.ok();
-    // Whoever comes next has the turn only when this one gives it up: one slice a pass.
+    // The next request gets the turn only when this one gives it up: one slice per pass.
     yield_now().await;
     SliceTurn { _permit: permit }
 }

@@ -76,7 +76,7 @@ impl<T: Integer> Visitor<'_> for Digits<T> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
-        // What is below all integers of 64 bits is read as a float too, and rounds to the least.
+        // A number just below all integers of 64 bits is read as a float, which rounds to the least of them.
         let is_whole = value.fract() == 0.0 && value > i64::MIN as f64;
         // Beyond what the integer holds the conversion saturates, which is still beyond.
         let read = is_whole.then(|| T::try_from(value as i128).ok()).flatten();

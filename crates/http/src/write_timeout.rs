@@ -14,14 +14,14 @@ use crate::held::Held;
 
 /// A stream whose writes fail once the peer has taken no byte for a time.
 ///
-/// A client that asks and never reads would else keep its connection, its buffers and whatever its
-/// answers hold for as long as it likes: its socket is alive, so keepalive does not see it.
+/// Otherwise a client that asks and never reads would keep its connection, its buffers and everything its
+/// answers hold for as long as it likes: its socket is alive, so keepalive does not notice.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     time: Duration,
-    /// Where the bytes are counted that the peer has not taken.
+    /// Counts the bytes that the peer has not taken.
     held: Held,
-    /// What came since the last request was answered.
+    /// Bytes that came since the last request was answered.
     head_bytes: usize,
     /// Runs out when the peer has taken nothing for `time`; not there before the first wait.
     timer: Option<Pin<Box<Sleep>>>,
@@ -116,7 +116,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // It is asked for when all that was to be sent has been written.
+        // hyper flushes when everything that was to be sent has been written.
         self.held.sent_all();
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         self.or_timeout(context, flushed)

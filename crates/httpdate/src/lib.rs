@@ -1,10 +1,10 @@
 //! Dates of HTTP (RFC 9110, 5.6.7), for whatever the clock says.
 //!
-//! It stands in for the crate of the same name (`[patch]` in the workspace's `Cargo.toml`), and has of its
-//! interface what our dependencies call. That one panics at a time before 1970 or after the year 9999, and hyper
+//! It replaces the crate of the same name (`[patch]` in the workspace's `Cargo.toml`), and has the part of its
+//! interface that our dependencies call. The original panics before 1970 and after the year 9999, and hyper
 //! formats the time of each connection, whether or not it sends a `Date`: a server whose clock has lost its battery
-//! would answer nobody over HTTP. Here such a time is the nearest that can be written. (What Spindle sends as
-//! `Date` is its own: see `date.rs` of `spindle-http`.)
+//! would answer nobody over HTTP. Here such a time becomes the nearest that can be written. (The `Date` that
+//! Spindle sends is its own: see `date.rs` of `spindle-http`.)
 //!
 //! To be taken out when hyper asks for the time only where it sends it.
 
@@ -62,7 +62,7 @@ impl FromStr for HttpDate {
     }
 }
 
-/// Reads a date. Of its three forms, the one that is sent today.
+/// Reads a date. Of the three forms of HTTP dates, only the one that is sent today.
 ///
 /// # Errors
 ///

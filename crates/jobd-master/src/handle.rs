@@ -1,4 +1,4 @@
-//! What the program around a master sees of it and can have it do, from any thread.
+//! How the program around a master reads its state and gives it orders, from any thread.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::SystemTime};
 
@@ -15,10 +15,10 @@ use crate::{
     workers::{Registered, Workers},
 };
 
-/// Targets without a worker that a list names.
+/// How many targets without a worker a list names.
 const UNSERVED_MAX: usize = 100;
 
-/// A handle to a running master. It outlives the master: then there are no workers.
+/// A handle to a running master. It may outlive the master; then it has no workers.
 ///
 /// The list of workers is locked for as long as it takes to copy some of it and to queue what is
 /// sent; nobody waits for a peer meanwhile.
@@ -51,7 +51,7 @@ pub struct WorkerList {
 /// A registered worker.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
-    /// Its number: each connection that registers has another.
+    /// Its number, unique among the connections that register.
     pub id: u64,
     /// Its name, which others may have too.
     pub name: String,
@@ -63,7 +63,7 @@ pub struct WorkerView {
     pub targets: Vec<String>,
     /// What it told last of itself.
     pub last_status: Option<LastStatus>,
-    /// Why there is nothing newer, if it has not answered the last time; for people.
+    /// Why there is no newer status, if it did not answer the last request; for people.
     pub problem: Option<String>,
 }
 
@@ -118,9 +118,9 @@ impl MasterHandle {
         self.address
     }
 
-    /// At most so many workers with numbers above this one, and what they say of themselves. They
-    /// are asked unless they were within the last second. Who does not answer within a second is in
-    /// the list with what it told before, and is not waited for again until it has answered.
+    /// At most `count_max` workers with numbers above `after`, and their statuses. They are asked,
+    /// unless they were within the last second. A worker that does not answer within a second is in
+    /// the list with its earlier status, and is not waited for again until it has answered.
     pub async fn workers(&self, after: u64, count_max: usize) -> WorkerList {
         let (found, has_more, unserved, unserved_count) = {
             let workers = self.pokes.workers.lock();
@@ -136,7 +136,7 @@ impl MasterHandle {
         WorkerList { workers, has_more, unserved, unserved_count }
     }
 
-    /// Whom a selection means: workers that serve none of its targets are left out.
+    /// The workers that a selection means. Those that serve none of its targets are left out.
     ///
     /// # Errors
     /// [`NotMeant`] when something that it names is not there.
@@ -150,8 +150,8 @@ impl MasterHandle {
         Ok(meant.collect())
     }
 
-    /// Has the workers that are meant pause or go on with the targets that are meant. It is sent at
-    /// once; the future is ready when each has answered, gone or been silent for five seconds.
+    /// Has the selected workers pause or go on with the selected targets. The orders are sent at
+    /// once; the future is ready when each worker has answered, gone or been silent for five seconds.
     ///
     /// # Errors
     /// [`NotMeant`] when something that the selection names is not there: nothing is sent then.

@@ -1,8 +1,8 @@
 //! jobd's master, and the protocol that the whole jobd suite speaks. `docs/jobd.md` is the
 //! reference; the wire is the original jobd's.
 //!
-//! A [`Master`] knows which workers serve which targets, and passes on what clients want of them.
-//! It needs no database and starts no process: those are the worker's, in `spindle-jobd`. So the
+//! A [`Master`] knows which workers serve which targets, and passes clients' requests on to them.
+//! It needs no database and starts no process: those belong to the worker, in `spindle-jobd`. So the
 //! Spindle server can embed a master without compiling drivers it never uses.
 //!
 //! - [`wire`]: bytes and messages, no I/O
@@ -10,9 +10,9 @@
 //! - [`server`]: the listening side, password and limits
 //! - [`worker_status`], [`manual`], [`memory`]: answers, and parts of them, that workers and masters
 //!   share
-//! - the master: `workers` is who is registered, `pokes` joins pokes that come in a burst,
-//!   `requests` answers clients, `pass_on` asks workers, `report` keeps what each says of itself
-//! - [`MasterHandle`]: what the program around a master sees of it
+//! - the master: `workers` lists the registered workers, `pokes` joins pokes that come in a burst,
+//!   `requests` answers clients, `pass_on` asks workers, `report` keeps each worker's status
+//! - [`MasterHandle`]: how the program around a master uses it
 
 mod handle;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! One connection of either side: messages in, messages out, and the answers to our own requests.
 //!
 //! [`Link::open`] splits a socket into a [`Link`], a handle to send with that can be cloned, and a
-//! [`Connection`], which reads until the end. A peer that asks much and reads little is not read
-//! on until it has taken its answers.
+//! [`Connection`], which reads until the end. If a peer asks much and reads little, nothing more is
+//! read from it until it has taken its answers.
 
 use std::{
     collections::HashMap,
@@ -89,17 +89,17 @@ struct Shared {
     reads: AtomicUsize,
     closed: watch::Sender<bool>,
     held: Held,
-    /// What TLS or an error for no request of ours says, which is why it is or will be closed.
+    /// Why it is or will be closed, from TLS or from an error of the peer that answers no request.
     reason: OnceLock<String>,
 }
 
 /// How much of the budgets a connection has.
 struct Held {
-    /// What has come of a message that is not whole.
+    /// The part that has come of a message that is not complete.
     message: Account,
     /// Requests that have no answer yet.
     requests: Account,
-    /// What the peer has not taken.
+    /// Bytes that the peer has not taken.
     unsent: Account,
     asked: Arc<Asked>,
 }
@@ -113,7 +113,7 @@ impl Held {
     }
 }
 
-/// Hears of it when a connection holds too much.
+/// Is notified when a connection holds too much.
 #[derive(Default)]
 struct Asked {
     input: Notify,
@@ -191,7 +191,7 @@ impl Link {
             outgoing,
             unsent_bytes: AtomicUsize::new(0),
             sent: Notify::new(),
-            // Zero is reserved, and both sides count from somewhere of their own.
+            // Zero is reserved. Each side starts at a number of its own.
             pending: Mutex::new(Pending {
                 next_no: rand::random_range(1..1_000_000),
                 ..Pending::default()
@@ -413,8 +413,8 @@ impl Responder {
 /// What a peer may not exceed.
 #[derive(Clone, Debug, Default)]
 pub struct PeerLimits {
-    /// How often its address may say something that is no answer to a request of ours: what comes
-    /// earlier waits, and nothing more is read meanwhile.
+    /// How often its address may send a message other than an answer to a request of ours. A message
+    /// that comes too early waits, and nothing more is read meanwhile.
     pub rates: Option<Arc<RequestRates>>,
     /// How long it may send nothing while it is owed no answer.
     pub idle_time: Option<Duration>,
@@ -425,7 +425,7 @@ pub struct PeerLimits {
 pub struct Connection {
     link: Link,
     reader: ReadHalf<Stream>,
-    /// Whose requests are counted.
+    /// The address whose requests are counted.
     peer: IpAddr,
     peer_limits: PeerLimits,
 }
@@ -496,8 +496,8 @@ impl Connection {
                         Ok(0) => return "end of input".to_owned(),
                         Ok(_) => drop(self.link.0.reads.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => {
-                            // The kind of what TLS says; the handshake of a client is over before
-                            // the server has looked at its certificate.
+                            // Errors of TLS have this kind. A client's handshake is over before the
+                            // server has looked at its certificate, so a refusal comes only here.
                             if error.kind() == io::ErrorKind::InvalidData {
                                 let _ = self.link.0.reason.set(error.to_string());
                             }
@@ -510,7 +510,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is the answer to a request of ours: whoever is asked much says much.
+    /// Whether it is the answer to a request of ours. Answers do not count against the peer's rate.
     fn was_asked_for(&self, decoded: &Result<Message, Malformed>) -> bool {
         let Ok(Message::Response(response)) = decoded else { return false };
         self.link.0.pending.lock().waiting.contains_key(&response.no)
@@ -518,7 +518,7 @@ impl Connection {
 
     async fn take(&self, bytes: &[u8], serve: &mut impl FnMut(Request, Responder)) {
         let decoded = decode(bytes);
-        // What it says is not for the log: it may be a password, or the work of a job.
+        // The contents must not be logged: they may be a password, or a job's output.
         let (peer, kind) = (self.link.remote(), kind_of(&decoded));
         trace!(%peer, kind, bytes = bytes.len(), "a message came");
         if let Some(rates) = &self.peer_limits.rates
@@ -581,7 +581,7 @@ async fn write_all(
     link.end();
 }
 
-/// Writes all of it, for as long as the peer takes some.
+/// Writes all of it, as long as the peer keeps taking some.
 async fn write_message(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let Ok(written) = timeout(STALL, writer.write(bytes)).await else {

@@ -1,10 +1,10 @@
-//! Limits on a peer, in a time that passes when nothing else is left to do.
+//! Limits on a peer, with the runtime's paused clock, which advances when nothing else is left to do.
 
 use tokio::{net::TcpListener, time::Instant};
 
 use super::*;
 
-/// A connection with limits on its peer, which is somewhere else; and the peer's side of it.
+/// A connection with limits on its peer, which seems to be on another machine, and the peer's side.
 async fn pair(peer_limits: PeerLimits) -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -17,8 +17,8 @@ fn poke(no: i64) -> Bytes {
     encode_request(no, "poke", None, None)
 }
 
-/// Two requests a second, and a clock that stands still: the third waits for half a second, each one behind it for half a
-/// second more.
+/// Two requests a second, and a clock that stands still: the third waits for half a second, and each one after it for
+/// half a second more.
 #[tokio::test(start_paused = true)]
 async fn an_address_that_asks_too_fast_waits_its_turn() {
     let rates = RequestRates::with_clock(None, Some(2), || Duration::ZERO).map(Arc::new);
@@ -37,8 +37,9 @@ async fn an_address_that_asks_too_fast_waits_its_turn() {
     assert_eq!(served, [(1, 0), (2, 0), (3, 1), (4, 3)]);
 }
 
-/// What is no request counts as one does, but for answers that were asked for. Three a second, and a
-/// clock that stands still: of six messages that count the last three wait, for a second in all.
+/// Messages that are not requests count like requests, except answers that were asked for. Three a
+/// second, and a clock that stands still: of six messages that count, the last three wait, for a
+/// second in all.
 #[tokio::test(start_paused = true)]
 async fn pings_and_junk_count_and_answers_that_were_asked_for_do_not() {
     let rates = RequestRates::with_clock(None, Some(3), || Duration::ZERO).map(Arc::new);
@@ -84,7 +85,7 @@ async fn a_peer_that_waits_for_its_answer_is_not_idle() {
     assert!(begun.elapsed() >= Duration::from_secs(100), "{:?}", begun.elapsed());
 }
 
-/// What has begun has to go on, whether idle peers are closed or not.
+/// A message that has begun has to go on, whether idle peers are closed or not.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_stops_in_the_middle_of_a_message_is_closed() {
     let (connection, mut far) = pair(PeerLimits::default()).await;

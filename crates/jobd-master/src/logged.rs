@@ -1,4 +1,4 @@
-//! What the log says of messages and of the requests in them: never what they carry.
+//! Log lines about messages and the requests in them. They never have the contents.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use tracing::{Level, debug};
 
 use crate::wire::{Malformed, Message, Request};
 
-/// What lines of the log about commands say they come from, whichever door it is.
+/// The target of log lines about commands, the same for every door.
 const COMMANDS: &str = "spindle::commands";
 
-/// Commands are shorter; what is none is cut off.
+/// Commands are shorter. Longer words are not commands, and are cut off.
 const COMMAND_CHARS_MAX: usize = 32;
 /// A longer name of a target is cut off.
 const TARGET_CHARS_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! The answer to `run-manual`, as a worker gives it and a master joins several.
+//! The answer to `run-manual`, as a worker gives it, and as a master joins it from several workers.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use crate::{
     server::{Adopter, BindError, ListenSettings, Listener, Server},
 };
 
-/// A worker that has not answered so many pings is dropped.
+/// A worker that has not answered this many pings is dropped.
 const SILENT_PINGS_MAX: u32 = 3;
 
 /// What a master needs to start.
@@ -62,12 +62,12 @@ impl Master {
         Ok(Self { address, server, pings, handle })
     }
 
-    /// What other threads of the program see of it, and can have it do.
+    /// The handle for other threads of the program.
     pub fn handle(&self) -> MasterHandle {
         self.handle.clone()
     }
 
-    /// What hands connections to it that others have accepted.
+    /// Passes connections to it that were accepted elsewhere.
     pub fn adopter(&self) -> Adopter {
         self.server.adopter()
     }

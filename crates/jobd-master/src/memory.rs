@@ -1,4 +1,4 @@
-//! How much memory this process has, in the five words of Node that `status` answers with.
+//! How much memory this process has, in the five fields of Node.js that `status` answers with.
 
 use std::fs;
 

@@ -76,8 +76,8 @@ pub struct Outcome {
     pub done: Result<(), String>,
 }
 
-/// Which of a worker's targets an order for these is about; all of them, if it is for all. None: it
-/// serves none of them.
+/// The worker's targets among those that an order is for; all of its targets, if the order is for
+/// all. `None`: it serves none of them.
 pub(crate) fn share(worker: &Registered, asked: Option<&IndexSet<String>>) -> Option<Vec<String>> {
     let share = asked.map_or_else(|| worker.targets.clone(), |asked| worker.among(asked));
     (asked.is_none() || !share.is_empty()).then_some(share)

@@ -1,4 +1,4 @@
-//! What a worker says of itself, asked for those who look: however many look, a worker has one such
+//! A worker's status, requested for viewers. However many viewers there are, a worker has one such
 //! request at a time, and at most one a second.
 
 use std::{
@@ -19,9 +19,9 @@ use crate::{
     worker_status::WorkerStatus,
 };
 
-/// How old an answer may be for who looks.
+/// How old an answer may be for a viewer.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long who looks waits for an answer. The request itself waits longer: [`PATIENCE`].
+/// How long a viewer waits for an answer. The request itself waits longer: [`PATIENCE`].
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A longer answer is not kept. One of a sound worker has some 60 bytes for each target.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -53,7 +53,7 @@ impl Known {
         self.answered.is_some_and(is_recent)
     }
 
-    /// Whether a request is under way that will say what is so now.
+    /// Whether a request is under way whose answer will be up to date.
     fn is_asked(&self) -> bool {
         self.asked.is_some_and(|(_, changes)| changes == self.changes)
     }
@@ -92,7 +92,7 @@ impl Report {
             is_new.is_some()
         });
         if let Some(asked) = is_new {
-            // Sent here: an order that is given next goes out behind it.
+            // Sent here and not in the task, so that an order that is given next is sent after it.
             let answer = link.request_within(PATIENCE, "status", None);
             let report = Arc::clone(self);
             runtime.spawn(async move { report.answered(asked, answer.await) });
@@ -101,7 +101,7 @@ impl Report {
         async move {
             let Some(until) = waits_until else { return };
             let answered = known.wait_for(|known| known.asked.is_none());
-            // In vain as well: what is known by then is shown.
+            // If the time runs out, what is known by then is shown.
             let _ = timeout_at(until, answered).await;
         }
     }

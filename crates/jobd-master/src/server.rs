@@ -27,7 +27,7 @@ use crate::{
     wire::{Request, encode_response},
 };
 
-/// Where a daemon listens, who may ask, and what that may cost.
+/// Where a daemon listens, who may connect, and the limits on that.
 #[derive(Clone, Debug, Default)]
 pub struct ListenSettings {
     /// Host name or address.
@@ -36,7 +36,7 @@ pub struct ListenSettings {
     pub port: u16,
     /// That address, where it was claimed before. It is used by another handle of it.
     pub listener: Option<Arc<StdListener>>,
-    /// The password, and who needs none.
+    /// The password, and whether local peers need it.
     pub access: Access,
     /// Whether other machines may reach the address although something is [missing](Missing).
     pub insecure: bool,
@@ -46,20 +46,20 @@ pub struct ListenSettings {
     pub tls_mode: Option<TlsMode>,
     /// How long messages may be.
     pub limits: Limits,
-    /// What all clients together make the program hold.
+    /// The memory that all clients together may make the program hold.
     pub budgets: Budgets,
     /// How many connections there may be.
     pub places: ListenPlaces,
-    /// How often each client address may ask; none: as often as it likes.
+    /// How often each client address may send requests; `None`: unlimited.
     pub rates: Option<Arc<RequestRates>>,
     /// How long a connection may send nothing while no answer is owed; none: for ever.
     pub idle_time: Option<Duration>,
 }
 
-/// What an address that other machines can reach should have, and has not.
+/// Protection that an address that other machines can reach should have, and does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It asks nobody who they are.
+    /// It does not require clients to authenticate.
     Identity,
     /// It does not insist on TLS.
     Tls,
@@ -84,8 +84,8 @@ impl ListenSettings {
         ListenerTls::new(mode, self.tls.as_ref())
     }
 
-    /// What this address should have, and has not. Nothing on loopback. A client certificate that
-    /// everybody must show counts as a password.
+    /// The protection that this address should have, and does not. `None` on loopback. Requiring a
+    /// client certificate counts as a password.
     pub fn missing(&self, address: SocketAddr) -> Option<Missing> {
         if address.ip().to_canonical().is_loopback() {
             return None;
@@ -132,8 +132,8 @@ impl Access {
         bool::from(wanted.as_bytes().ct_eq(given.as_bytes()))
     }
 
-    /// A server of requests that passes on those of an admitted peer. The first request that is not
-    /// admitted is refused and closes the connection.
+    /// Wraps `serve` so that it only gets the requests of an admitted peer. The first request that is
+    /// not admitted is refused and closes the connection.
     fn guard(&self, mut serve: impl FnMut(Request, Responder)) -> impl FnMut(Request, Responder) {
         let (mut is_admitted, mut is_refused) = (false, false);
         move |request, responder| {
@@ -153,7 +153,7 @@ impl Access {
     }
 }
 
-/// What a listener may cost.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one message from a client.
@@ -203,7 +203,7 @@ pub enum BindError {
         /// The reason, from the system.
         cause: io::Error,
     },
-    /// The address can be reached from outside, and anybody could start jobs or listen in.
+    /// Other machines can reach the address, and anybody there could start jobs or eavesdrop.
     #[error(
         "{address} can be reached from other machines and {missing}; set password (or \
          tls_client_ca), tls_cert and tls_key, or allow it with insecure = 1 or --insecure"
@@ -332,13 +332,13 @@ impl Listener {
     }
 }
 
-/// A connection that has said nothing.
+/// The error for a connection that has sent nothing.
 fn silent() -> io::Result<Stream> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// The stream to speak over, after the handshake if there is one. A client that may not speak in
-/// plain bytes, and does, gets an error in the protocol.
+/// The stream to use, after the handshake if there is one. A client that connects without TLS
+/// although it has to use it gets an error in the protocol.
 async fn open(
     mut stream: TcpStream,
     tls: &ListenerTls,
@@ -354,7 +354,7 @@ async fn open(
             let text = "this port takes encrypted connections only: connect with TLS";
             stream.write_all(&encode_response(0, Err(text))).await?;
             stream.shutdown().await?;
-            // Closing it with bytes of the client unread would destroy the answer.
+            // Closing the socket while bytes of the client are unread would destroy the answer.
             let mut rest = [0; 4096];
             let gone = async {
                 while stream.read(&mut rest).await? > 0 {}
@@ -380,7 +380,7 @@ pub struct Server {
     adopts: mpsc::UnboundedSender<(StdStream, SocketAddr)>,
 }
 
-/// Hands connections to a daemon that others have accepted.
+/// Passes connections to a daemon that were accepted elsewhere.
 #[derive(Clone, Debug)]
 pub struct Adopter(mpsc::UnboundedSender<(StdStream, SocketAddr)>);
 
@@ -389,13 +389,13 @@ impl Adopter {
     /// daemon accepts no more, or has no place for it. `stream` does not block, and was read up to where the
     /// client's own bytes begin.
     pub fn adopt(&self, stream: StdStream, client: SocketAddr) {
-        // Who accepts no more drops it.
+        // A daemon that does not accept any more drops it.
         let _ = self.0.send((stream, client));
     }
 }
 
 impl Server {
-    /// What hands connections to it that others have accepted.
+    /// Passes connections to it that were accepted elsewhere.
     pub fn adopter(&self) -> Adopter {
         Adopter(self.adopts.clone())
     }
@@ -531,7 +531,7 @@ mod tests {
         assert!(!is_closed(&mut second).await);
     }
 
-    /// In a time that passes when nothing else is left to do.
+    /// The clock is paused, and advances when nothing else is left to do.
     #[tokio::test(start_paused = true)]
     async fn a_handshake_that_stalls_is_closed() {
         let certificates = Certificates::new();
@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// Between two records nobody has to say anything.
+    /// A connection may only be silent between two records.
     #[tokio::test]
     async fn who_is_silent_in_the_middle_of_a_record_is_closed() {
         let certificates = Certificates::new();
@@ -562,7 +562,7 @@ mod tests {
         let stream = served.await.unwrap();
         stream.set_nonblocking(true).unwrap();
         let mut stream = TcpStream::from_std(stream).unwrap();
-        // From here on, in a time that passes when nothing else is left to do.
+        // From here on the clock is paused, and advances when nothing else is left to do.
         tokio::time::pause();
         let before = Instant::now();
         stream.write_all(b"\x17\x03\x03\0\x40half").await.unwrap();

@@ -1,4 +1,4 @@
-//! Who is registered, and which poked targets no registered worker serves. No I/O.
+//! The registered workers, and the poked targets that none of them serves. No I/O.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -24,7 +24,7 @@ pub(crate) struct Registered {
     /// The link's count of reads at the last ping, and for how many pings it has not changed.
     pub(crate) reads: usize,
     pub(crate) silent_pings: u32,
-    /// What it says of itself.
+    /// Its status.
     pub(crate) report: Arc<Report>,
 }
 

@@ -1,4 +1,4 @@
-//! What all clients of a master together make it hold.
+//! The memory that all clients of a master together make it hold.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ async fn unfinished_messages_and_unanswered_requests_count_and_the_largest_goes(
     sending.write_all("x".repeat(200_000).as_bytes()).await.unwrap();
     until("the end of one", || budgets.input.readings().closed == 1).await;
     let mut why = Vec::new();
-    // A reset says the same as an end.
+    // A reset is as good as an end.
     let _ = timeout(PATIENCE, sending.read_to_end(&mut why)).await;
     let why = String::from_utf8_lossy(&why);
     assert!(why.contains("too many unfinished requests"), "{why}");

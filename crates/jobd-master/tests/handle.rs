@@ -1,5 +1,5 @@
-//! Workers that do not answer, in a time that passes when nothing else is left to do. The other
-//! tests of the handle are in `crates/jobd`, with real workers.
+//! Workers that do not answer, with a paused clock, which advances when nothing else is left to do.
+//! The other tests of the handle are in `crates/jobd`, with real workers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

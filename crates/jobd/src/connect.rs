@@ -12,8 +12,9 @@ use spindle_tls::stream::MaybeTls;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Connects to a daemon. With files, its certificate must be for the host and signed by whom they
-/// trust; they are read for each connection, because they may have been mended.
+/// Connects to a daemon. With files, its certificate must be for the host and signed by an
+/// authority that they trust; they are read for each connection, because they may have been
+/// corrected.
 ///
 /// # Errors
 /// There is no connection, or what is wrong with the files or the certificate.
@@ -41,7 +42,7 @@ pub(crate) async fn connect(
     Ok(MaybeTls::Client(Box::new(stream)))
 }
 
-/// What a person can change when a handshake fails, by the words of the one who connects.
+/// What a person can change when a handshake fails, by the names that the client has for it.
 pub(crate) struct Names {
     /// What to do if the other side speaks in plain bytes.
     pub(crate) plain: &'static str,

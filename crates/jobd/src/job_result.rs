@@ -15,9 +15,9 @@ pub struct JobResult {
     pub code: Option<i64>,
     /// The signal that ended it, if one did.
     pub signal: Option<String>,
-    /// What it printed.
+    /// What it printed on standard output.
     pub stdout: String,
-    /// What it printed about its troubles.
+    /// What it printed on standard error.
     pub stderr: String,
     /// Whether `stdout` was cut at `max_output_buffer`. The original has no such field; it is left
     /// out when false.

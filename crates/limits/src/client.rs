@@ -1,10 +1,11 @@
-//! Whom an address stands for.
+//! The client that an address stands for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whom what comes from an address counts for. None for an address of this machine, where many
-/// clients are behind each. An IPv4 address that is written as IPv6 is the IPv4 address; any other
-/// IPv6 address stands for its /64 network, all of which one client may have.
+/// The client for which connections and requests from an address are counted. None for an address
+/// of this machine, because each has many clients behind it. An IPv4 address that is written as
+/// IPv6 is the IPv4 address; any other IPv6 address stands for its /64 network, all of which one
+/// client may have.
 pub fn client_at(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     if address.is_loopback() {

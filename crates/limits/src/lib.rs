@@ -1,12 +1,12 @@
-//! How many clients may be connected, and how often they may ask.
+//! How many clients may be connected, and how often they may send requests.
 //!
 //! Every listener of a server shares one [`Places`]: a connection takes a place when it is accepted.
 //! [`RequestRates`] bounds the requests of each token and each address. Both are plain state behind
-//! a lock, know no socket and no protocol, and take the clock as an argument; so every crate that
-//! listens can use them, whether it knows the engine or not.
+//! a lock, independent of sockets and protocols, and take the clock as an argument; so every crate
+//! that listens can use them, whether it depends on the engine or not.
 //!
-//! Addresses of this machine have no limits of their own: behind each are many clients (a proxy, the
-//! machine's workers). See [`client_at`].
+//! Addresses of this machine have no limits of their own, because each has many clients behind it (a
+//! proxy, the machine's workers). See [`client_at`].
 
 mod client;
 mod places;

@@ -39,13 +39,13 @@ impl PlaceLimits {
         PlaceLimits { total, door, address }
     }
 
-    /// This many at the only listener, from whatever address.
+    /// This many at the only listener, from any address.
     pub fn alone(total: usize) -> PlaceLimits {
         PlaceLimits { total, door: total, address: total }
     }
 }
 
-/// The places for connections of a server. Clones are the same.
+/// The places for connections of a server. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Places {
     limits: PlaceLimits,
@@ -56,7 +56,7 @@ pub struct Places {
 struct Counts {
     open: usize,
     doors: Vec<DoorCounts>,
-    /// By the listener's number and the client. Who has no place is not in it.
+    /// By the listener's number and the client. Clients without a place are not in it.
     clients: HashMap<(usize, IpAddr), usize>,
 }
 
@@ -127,7 +127,7 @@ impl Refusals {
 }
 
 impl Places {
-    /// Nobody has a place yet.
+    /// No place is taken yet.
     pub fn new(limits: PlaceLimits) -> Places {
         Places { limits, counts: Arc::default() }
     }
@@ -158,7 +158,7 @@ impl Default for Places {
     }
 }
 
-/// The places at one listener. Clones are the same.
+/// The places at one listener. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct DoorPlaces {
     places: Places,
@@ -166,7 +166,7 @@ pub struct DoorPlaces {
 }
 
 impl DoorPlaces {
-    /// Takes a place for a client. That it is refused is counted, and said in the log, not too often.
+    /// Takes a place for a client. A refusal is counted, and logged, but not too often.
     ///
     /// # Errors
     /// Which limit is reached: the connection is to be closed.
@@ -198,7 +198,7 @@ impl Counts {
         for (reason, open, limit) in [
             (Reason::Server, self.open, limits.total),
             (Reason::Door, self.doors[door].open, limits.door),
-            // Who counts for nobody has none.
+            // A local address counts for no client, and so has none.
             (Reason::Address, of_client.copied().unwrap_or_default(), limits.address),
         ] {
             if open >= limit {
@@ -232,7 +232,7 @@ impl Drop for Place {
     }
 }
 
-/// Keeps a flood of refusals from becoming a flood of lines in the log.
+/// Keeps a flood of refusals from becoming a flood of log lines.
 #[derive(Debug, Default)]
 struct Said {
     last: Option<Instant>,
@@ -252,7 +252,7 @@ impl Said {
     }
 }
 
-/// Between two lines of the log about refusals at one listener.
+/// The shortest time between two log lines about refusals at one listener.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

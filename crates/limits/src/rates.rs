@@ -43,13 +43,13 @@ pub struct Excess {
     pub of: Of,
     /// The limit, in requests a second.
     pub per_second: u32,
-    /// After so long there is room for one.
+    /// After this time there is room for one.
     pub wait: Duration,
 }
 
 /// The rates of a server. Shared by its doors.
 pub struct RequestRates {
-    /// The time since some moment; never back.
+    /// The time since some moment, which never goes back.
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     state: Mutex<State>,
 }
@@ -83,7 +83,7 @@ impl RequestRates {
         RequestRates::with_clock(token, address, move || began.elapsed())
     }
 
-    /// The same by another clock: the time since some moment, which never goes back.
+    /// The same with another clock: the time since some moment, which never goes back.
     pub fn with_clock(
         token: Option<u32>,
         address: Option<u32>,
@@ -130,12 +130,12 @@ impl State {
 
     fn delay(&mut self, now: Duration, from: Asker<'_>) -> Duration {
         let excess = self.excess(now, from);
-        // The place in line of who has to wait is taken now, so that all go on in turn.
+        // A client that has to wait takes its place in line now, so that all continue in turn.
         self.add(now, from);
         excess.map_or(Duration::ZERO, |excess| excess.wait.min(DELAY_MAX))
     }
 
-    /// Who would have to wait longest. It is counted.
+    /// The exceeded limit that makes the request wait longest; the excess is counted.
     fn excess(&mut self, now: Duration, from: Asker<'_>) -> Option<Excess> {
         let of_token = self.tokens.as_ref().zip(from.token);
         let of_token = of_token.and_then(|(rates, token)| rates.excess(Of::Token, now, token));
@@ -161,9 +161,9 @@ impl State {
 #[derive(Debug)]
 struct Rates<K> {
     per_second: u32,
-    /// When each is full again, in [`Rates::parts`]. Who is not in it has a full one.
+    /// When each is full again, in [`Rates::parts`]. Keys that are not in it have a full bucket.
     full_at: HashMap<K, u128>,
-    /// Those for whom `full_at` has no room share one.
+    /// Keys for which `full_at` has no room share one bucket.
     others_full_at: u128,
     swept_at: Duration,
 }
@@ -212,7 +212,7 @@ impl<K: Clone + Eq + Hash> Rates<K> {
         self.full_at.len() >= BUCKETS_MAX
     }
 
-    /// Forgets those that are full, at most once a second: to look at all takes time.
+    /// Forgets full buckets, at most once a second, because looking at all of them takes time.
     fn sweep(&mut self, now: Duration, now_parts: u128) {
         if now < self.swept_at + Duration::from_secs(1) {
             return;
@@ -225,7 +225,7 @@ impl<K: Clone + Eq + Hash> Rates<K> {
 
 /// What a request takes out of a bucket: a second of one that fills once a second.
 const REQUEST: u128 = 1_000_000_000;
-/// No request is held for longer; what is counted beyond that is forgotten.
+/// No request is held for longer; requests counted beyond that are forgotten.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 /// The most tokens or addresses with buckets of their own at a time: about 6 MiB.
 const BUCKETS_MAX: usize = 65_536;
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(ask(Some(&b), "192.0.2.1"), Ok(()));
         assert_eq!(ask(None, "::ffff:192.0.2.1"), Ok(()));
         assert_eq!(ask(Some(&b), "192.0.2.1"), Err(Of::Address));
-        // What was refused took nothing.
+        // The refused requests took nothing.
         assert_eq!(ask(Some(&b), "192.0.2.9"), Ok(()));
         // Local clients are limited by their tokens only.
         for _ in 0..9 {
@@ -319,7 +319,7 @@ mod tests {
             assert_eq!(delay(0), Duration::ZERO);
         }
         assert_eq!([delay(0), delay(0), delay(50)], [ms(100), ms(200), ms(250)]);
-        // Who comes when all had their turn waits for one place.
+        // A request that comes when all others have had their turn does not wait.
         assert_eq!(delay(1300), Duration::ZERO);
     }
 
@@ -330,7 +330,7 @@ mod tests {
             rates.delay_at(ms(0), ip("192.0.2.1"));
         }
         assert_eq!(rates.delay_at(ms(0), ip("192.0.2.1")), DELAY_MAX);
-        // And after that it is as if nobody had asked.
+        // After that it is as if there had been no requests.
         let later = DELAY_MAX + ms(1000);
         assert_eq!(rates.delay_at(later, ip("192.0.2.1")), Duration::ZERO);
     }

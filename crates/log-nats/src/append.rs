@@ -1,43 +1,40 @@
 //! Sending records, and finding out what became of them.
 //!
 //! A record is published with the header `Nats-Expected-Last-Sequence`: the stream takes it only
-//! right behind the record before it. Several are on their way at once; their answers come by
-//! themselves, in any order.
+//! right behind the record before it. Several are on their way at once; their answers arrive in any
+//! order.
 //!
 //! # When an answer is bad or missing
 //!
-//! A refusal may speak of a record that is proposed and not committed, and a lost answer says
-//! nothing. So nothing more is sent, all answers that are still to come are waited for (each comes or
-//! times out), and then the *position* is read from the leader of the stream, which shows committed
-//! records only: one's own record is *Committed*, another one is a *Conflict*, none is *Unknown*.
-//! After Unknown the writer submits the same records again. Behind a record of one's own that stands
-//! there already, those that were held back are sent.
+//! A refusal may be due to a record that is proposed and not committed, and a lost answer says nothing. So the writer
+//! sends nothing more, waits for all outstanding answers (each comes or times out), and then reads the *position* from
+//! the leader of the stream, which shows committed records only: the writer's own record means *Committed*, another one
+//! *Conflict*, none *Unknown*. After Unknown the writer submits the same records again. If the writer's own record
+//! stands there already, those held back behind it are sent.
 //!
-//! A copy of a first try may still arrive then, at any time. It does no harm: it is the same record
-//! with the same condition, so of all its copies one is taken at most, and it stands where the others
-//! would have stood.
+//! A copy of a first try may still arrive then, at any time. It does no harm: it is the same record with the same
+//! condition, so at most one of all its copies is taken, and it stands where the others would have stood.
 //!
 //! # Two writers
 //!
-//! The condition names a number, not the record before. Of a writer's records `p, p+1, p+2` on their
-//! way, another writer's record may take the place of `p`; then `p+1` finds its condition met, and
-//! is in the log without the record that it was decided upon. Two rules contain that:
+//! The condition names a number, not the record before. While a writer's records `p, p+1, p+2` are
+//! on their way, another writer's record may take the place of `p`; then `p+1` finds its condition
+//! met, and is in the log without the record that it was based on. Two rules limit that:
 //!
 //! - A writer's first [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) records are sent one by one. Stragglers
 //!   of the writer before it can only come to those positions; behind them they are refused for
-//!   ever. So between two records of one writer that were on their way together there is never
-//!   somebody else's.
+//!   ever. So there is never another writer's record between two records of one writer that were on their way together.
 //! - What is left are whole records of the older writer behind the first record of the newer one.
-//!   They have a lower epoch than a record before them. Whoever folds the log MUST skip such
-//!   records; a writer that meets one gets a Conflict, and opens the log anew.
+//!   They have a lower epoch than a record before them. A fold of the log MUST skip such records; a
+//!   writer that meets one gets a Conflict, and opens the log anew.
 //!
 //! # Trims
 //!
-//! A server that keeps the only replica of a stream (seen with 2.10.27) takes the end of the stream that
-//! it read before a purge for the end after it. A record that it stored in between is not counted, and
-//! from then on it refuses every record, as it expects one to follow another than the last. So while
-//! records are on their way nothing is purged, and none is sent during a purge. Whoever else purges can
-//! still bring that about; a purge of nothing makes the server count again.
+//! A server that keeps the only replica of a stream (seen with 2.10.27) reads the end of the stream before a purge and
+//! uses it as the end after the purge. A record that it stored in between is not counted, and from then on it refuses
+//! every record, because it expects the next one at a wrong position. So while records are on their way nothing is
+//! purged, and none is sent during a purge. A purge by another client can still bring that about; a purge of nothing
+//! makes the server count again.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -56,11 +53,13 @@ use crate::record;
 use crate::server::{Refusal, Server, is_full, is_out_of_place};
 use crate::state::{Outcome, Shared, Survey, Verdict};
 
-/// Before an Unknown of a record that was refused at once: it is offered again right away.
+/// The pause before an Unknown for a record that was refused at once, since it is offered again
+/// right away.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The same when there is no room.
 const PAUSE_FULL: Duration = Duration::from_millis(500);
-/// A server that has refused records for so long, although their position is free, has lost count.
+/// A server that has refused records for this long, although their position is free, has lost
+/// count.
 const LOST_COUNT: Duration = Duration::from_secs(1);
 
 /// What is to be sent.
@@ -87,7 +86,7 @@ pub(crate) async fn send_all(
         if answers.is_empty()
             && let Some(Purge { first, purged }) = purge.take()
         {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = purged.send(server.purge_before(first).await);
         }
         let max = {

@@ -7,10 +7,10 @@ use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, 
 use crate::error::OpenError;
 use crate::options::{Login, NatsLogOptions};
 
-/// How long one server may take to let us in.
+/// How long one server may take to accept the login.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(500);
-/// Two unanswered pings end a connection to a machine that went away without a word.
+/// Two unanswered pings end a connection to a machine that disappeared without closing it.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 

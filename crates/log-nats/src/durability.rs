@@ -1,8 +1,8 @@
 //! Whether the servers sync before they acknowledge.
 //!
 //! JetStream syncs every two minutes unless its configuration says `sync_interval: always`. A user
-//! cannot see that setting; `/varz` of the monitoring port and the same answer through the system
-//! account have it, as `jetstream.config.sync_always`.
+//! cannot see that setting; `/varz` of the monitoring port shows it, and so does the same answer
+//! through the system account, as `jetstream.config.sync_always`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ struct JetStream {
 
 #[derive(Debug, Default, Deserialize)]
 struct JetStreamConfig {
-    /// The server leaves it away when it is not set.
+    /// The server omits it when it is not set.
     #[serde(default)]
     sync_always: bool,
 }
@@ -131,8 +131,8 @@ pub(crate) async fn ask_system_account(
     Ok(answers)
 }
 
-/// Whether all servers that keep the stream sync. Those that are away cannot be asked, and do not
-/// matter as long as most of them were: they acknowledge nothing either.
+/// Whether all servers that keep the stream sync. Servers that are down cannot be asked, and do not
+/// matter as long as most servers were asked: they acknowledge nothing either.
 pub(crate) fn judge(answers: &Answers, keepers: &[Keeper]) -> Result<(), OpenError> {
     let silent: Vec<&Keeper> =
         keepers.iter().filter(|keeper| !answers.syncs.contains_key(&keeper.name)).collect();
@@ -182,7 +182,7 @@ mod tests {
         assert!(matches!(said(&[("c", false)]), Err(OpenError::NotSynced { .. })));
         let unknown = said(&[("a", false), ("d", false)]);
         assert!(matches!(unknown, Err(OpenError::SyncUnknown { server, .. }) if server == "d"));
-        // One of two that is away is not the smaller part; one of three is.
+        // One server of two that is down is not a minority; one of three is.
         assert!(matches!(said(&[("a", false), ("d", true)]), Err(OpenError::SyncUnknown { .. })));
         assert!(said(&[("a", false), ("a2", false), ("d", true)]).is_ok());
     }

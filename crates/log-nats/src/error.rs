@@ -14,7 +14,7 @@ pub enum OpenError {
     /// The URL is wrong.
     #[error("the URL of the log on NATS is wrong: {0}")]
     Url(String),
-    /// An option that cannot be.
+    /// An invalid option.
     #[error("{0}")]
     Option(String),
     /// A file of TLS.
@@ -26,13 +26,13 @@ pub enum OpenError {
     /// The thread or its runtime did not start.
     #[error("cannot start the thread that talks to NATS: {0}")]
     Thread(io::Error),
-    /// Nobody is there.
+    /// No server answers.
     #[error("no NATS server answers at {servers} ({reason}): start it, or correct the addresses")]
     Unreachable { servers: String, reason: String },
-    /// Somebody is there and does not let us in.
+    /// A server answers and refuses the login.
     #[error("the NATS server at {servers} refuses this login ({reason})")]
     LoginRefused { servers: String, reason: String },
-    /// The encryption did not come about.
+    /// The encrypted connection could not be made.
     #[error(
         "no encrypted connection to {servers} ({reason}): check who has signed the server's \
          certificate, the names in it, and whether the server asks for one of ours"
@@ -59,7 +59,7 @@ pub enum OpenError {
     /// There is no log, and none is to be made.
     #[error("there is no stream {stream}: correct the URL, whose path names the stream")]
     Absent { stream: String },
-    /// A restore has begun there and not ended.
+    /// A restore was begun there and has not ended.
     #[error(
         "the stream {stream} was not restored to its end: run `spindle restore` of the same backup \
          to it again, or delete the stream"

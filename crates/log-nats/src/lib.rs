@@ -3,7 +3,7 @@
 //!
 //! The stream *is* the log. Each record is one message, the server numbers messages without gaps and
 //! for ever, and a record's position is its message's sequence minus 1. There are no consumers, no
-//! message ids, no files of ours.
+//! message ids, and no files of Spindle's own.
 //!
 //! ```text
 //!   subject `spindle.log`                                        subject `spindle.committed`
@@ -21,8 +21,8 @@
 //!   [`SharedLog`](spindle_log::SharedLog); `log.rs` has it in terms of the stream, `state.rs` what a
 //!   process knows and has on its way.
 //! - `append.rs` sends records, several at once, and finds out what became of one whose answer was
-//!   bad or lost. Its page also says what two writers can do to each other, and what a fold has to
-//!   do about it.
+//!   bad or lost. Its page also says how two writers can interfere, and what a fold has to do about
+//!   it.
 //! - `read.rs` fetches records by their number from any server that has the stream; the newest are in
 //!   memory (`tail.rs`). `record.rs` is a record's header, and the check of what is read.
 //! - `watch.rs` notices what other nodes append, within about as long as an append takes.
@@ -36,16 +36,16 @@
 //! # What is promised
 //!
 //! *Committed* means that most servers of the stream have the record, each synced to its disk, if
-//! the servers run with `jetstream { sync_interval: always }`. The default of NATS is a sync every
-//! two minutes: machines that fail together lose what was confirmed meanwhile. So a log is not opened
-//! unless each server that keeps the stream was asked and said that it syncs. Users cannot see that;
-//! name the monitoring addresses or a login of the system account ([`SyncCheck`]). A server that is
-//! down is not asked, and configuration that is changed later is not noticed.
+//! the servers run with `jetstream { sync_interval: always }`. The default of NATS is a sync every two minutes:
+//! machines that fail together lose the records confirmed since the last one. So a log is not opened unless each server
+//! that keeps the stream was asked and said that it syncs. Users cannot see that; name the monitoring addresses or a
+//! login of the system account ([`SyncCheck`]). A server that is down is not asked, and configuration that is changed
+//! later is not noticed.
 //!
-//! [`SharedLog::refresh`](spindle_log::SharedLog::refresh) says what the leader of the stream says. A
-//! leader that was cut off from the other servers takes itself for one for up to 10 s, and may not
-//! have the newest records. Only an append is certain: it needs most servers. A node that campaigns
-//! refreshes, reads, and appends; if it had not read everything, the append is a Conflict.
+//! [`SharedLog::refresh`](spindle_log::SharedLog::refresh) returns what the leader of the stream says. A leader that
+//! was cut off from the other servers still believes that it leads for up to 10 s, and may not have the newest records.
+//! Only an append is certain: it needs most servers. A node that campaigns refreshes, reads, and appends; if it had not
+//! read everything, the append is a Conflict.
 //!
 //! When the servers elect a new leader, which takes 4 to 9 s, records are answered as *Unknown*
 //! every two seconds and offered again by the writer. A full stream is waited for in the same way,
@@ -54,8 +54,8 @@
 //! # What the servers need
 //!
 //! NATS 2.10 or newer with JetStream, `max_payload` of at least 256 KiB, and for the user of the log:
-//! publish `spindle.>` and `$JS.API.>`, subscribe `spindle.>` and `_INBOX.>`. Only Spindle may have
-//! those: whoever publishes to the log writes it.
+//! publish `spindle.>` and `$JS.API.>`, subscribe `spindle.>` and `_INBOX.>`. Only Spindle may have those rights: any
+//! client that can publish to the log's subjects can write to the log.
 
 mod append;
 mod connect;

@@ -21,12 +21,13 @@ use crate::server::{Refusal, Server};
 use crate::settings;
 use crate::state::{Flight, Outcome, Shared, State, Verdict};
 
-/// Records that were read for a slice and may be asked for another one.
+/// Records that were read for a slice and may be needed for another one.
 const SLICED_MAX: usize = 8;
 /// How long a trim waits for servers that do not answer; then it is put off.
 const TRIM_PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
-/// The part of a limited stream that is kept for what frees space: one of so many.
+/// The fraction of a limited stream that is kept for changes that free space: one of this many
+/// parts.
 const RESERVE_PART: u64 = 16;
 
 /// A log on a NATS JetStream stream. The [crate's documentation](crate) says how.
@@ -68,7 +69,7 @@ impl NatsLog {
         failed("go on with", &self.shared().stream, "the log was closed")
     }
 
-    /// The oldest flight, once it can be said what became of it.
+    /// The oldest flight, once its outcome is known.
     fn front(&self) -> Result<Front, LogError> {
         let mut state = self.shared().state.lock();
         loop {
@@ -102,7 +103,7 @@ impl NatsLog {
     /// when the log's thread has ended.
     fn send_again(&self) -> bool {
         let mut state = self.shared().state.lock();
-        // What was submitted meanwhile must not be on its way twice.
+        // Records submitted meanwhile must not be on their way twice.
         while !all_answered(&state) {
             if state.fatal.is_some() {
                 return true;

@@ -1,4 +1,4 @@
-//! Opening a log: connection, settings, what stands in the stream.
+//! Opening a log: connection, settings, and the contents of the stream.
 
 use std::io;
 use std::sync::Arc;
@@ -239,7 +239,7 @@ fn check_sync(
     }
 }
 
-/// Whether there is anybody to ask again.
+/// Whether there is any server to ask again.
 fn asks(options: &NatsLogOptions) -> bool {
     !matches!(&options.sync, SyncCheck::Monitoring(addresses) if addresses.is_empty())
 }
@@ -255,7 +255,7 @@ async fn check_contents(server: &Server, info: &Info) -> Result<(), OpenError> {
             let reason = format!("message {}: {reason}", info.state.first_sequence);
             Err(OpenError::Foreign { stream, reason })
         }
-        // Whether it can be read shows when it is.
+        // Reading it later shows whether it can be read.
         _ => Ok(()),
     }
 }
@@ -292,8 +292,9 @@ async fn begin(
     let refused = |error: async_nats::SubscribeError| OpenError::Option(error.to_string());
     let committed = subscribe(&shared.subjects.committed).await.map_err(refused)?;
     let announcements = subscribe(&shared.subjects.announce).await.map_err(refused)?;
-    // The server takes what comes on one connection in order: once it has answered this, it repeats
-    // to us what others append and announce. No answer does no harm: the stream is asked regularly.
+    // The server handles the messages of one connection in order: once it has answered this, it
+    // repeats to this process what others append and announce. No answer does no harm: the stream
+    // is asked regularly.
     if let Ok(survey) = server.survey().await {
         let _ = shared.survey(survey);
     }

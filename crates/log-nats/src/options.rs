@@ -1,4 +1,4 @@
-//! Where the log is, and how to get in.
+//! Where the log is, and how to log in.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,25 +23,25 @@ pub struct NatsLogOptions {
     pub servers: Vec<String>,
     /// The stream that is the log. Its subjects begin with this name, too.
     pub stream: String,
-    /// On how many servers the stream has to be: 3 survive the loss of one. 1, 3 or 5.
+    /// How many servers must keep the stream: 1, 3 or 5; 3 survive the loss of one.
     pub replicas: usize,
     /// Who comes in.
     pub login: Login,
-    /// Who has to vouch for the servers, and the certificate to show to them. Without it, whoever
-    /// browsers trust, and none.
+    /// The authorities that must vouch for the servers, and the certificate to show to them.
+    /// Without it, the authorities that browsers trust, and no certificate.
     pub tls: ClientFiles,
     /// How to find out that the servers sync what they acknowledge.
     pub sync: SyncCheck,
     /// How many records are on their way at once, at most [`IN_FLIGHT_MAX`].
     pub in_flight_max: usize,
-    /// A run, the piece of the log that a trim drops, is closed once it has so many bytes.
+    /// A run, the piece of the log that a trim drops, is closed once it has this many bytes.
     pub run_bytes: u64,
     /// How long to look for servers, and for a leader among them, before opening fails.
     pub open_timeout: Duration,
     /// How long a server may take to answer before the answer counts as lost. Shorter than the
     /// election of a new leader, which takes 4 to 9 s: the record is offered again until then.
     pub answer_timeout: Duration,
-    /// Who this process is in the lists of the servers.
+    /// The name of this process in the lists of the servers.
     pub client_name: String,
     /// What the log is opened for.
     pub opening: Opening,
@@ -50,7 +50,7 @@ pub struct NatsLogOptions {
 /// Who comes in.
 #[derive(Clone, Default)]
 pub enum Login {
-    /// Anybody, or whom the client certificate names.
+    /// No login, or the user that the client certificate names.
     #[default]
     None,
     /// A user and their password.
@@ -146,7 +146,7 @@ impl NatsLogOptions {
         Ok(options)
     }
 
-    /// Of several logs beside each other, this one: the first is the stream that the URL names, the others are
+    /// Selects one of several logs beside each other: the first is the stream that the URL names, the others are
     /// streams whose names end in `-1`, `-2` and so on.
     #[must_use]
     pub fn of_shard(mut self, shard: u8) -> NatsLogOptions {

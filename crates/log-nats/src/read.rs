@@ -1,8 +1,8 @@
 //! Reading records back.
 //!
-//! A record is asked for by its number, of whichever server has the stream ("direct get"), many at
-//! once; the newest ones are in memory. Each is checked ([`crate::record`]), and so is that none is
-//! missing.
+//! Records are requested by number, many at once, from any server that has the stream ("direct
+//! get"); the newest ones are in memory. Each is checked ([`crate::record`]), and it is checked
+//! that none is missing.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
@@ -28,7 +28,7 @@ const CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 /// How long a read waits for servers that do not answer: an election takes up to 9 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
-/// What a trim keeps in memory, at most, for each reader that has not come so far yet.
+/// How much a trim keeps in memory, at most, for each reader that has not come that far yet.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What reads need.
@@ -48,7 +48,7 @@ impl Reads {
         let (shared, server) = (Arc::clone(&self.shared), self.server.clone());
         let (answer, answered) = channel();
         self.runtime.spawn(async move {
-            // Nobody waits any more when the log was closed.
+            // No reader waits any more when the log was closed.
             let _ = answer.send(fetch(&shared, &server, position).await);
         });
         answered.recv().unwrap_or_else(|_| Err(self.shared.unread("the log was closed")))
@@ -128,13 +128,14 @@ async fn why_missing(shared: &Shared, server: &Server, position: Position) -> Op
     (position < survey.end).then(|| damaged(&shared.stream, position, reason))
 }
 
-/// A piece of the log, here or on its way: with those before the first that cannot be read comes the reason.
+/// A piece of the log, fetched or on its way: the records before the first that cannot be read, and the reason for that
+/// one.
 enum Coming {
     Here(Vec<Stored>),
     Asked(Receiver<(Vec<Stored>, Option<ReadError>)>),
 }
 
-/// A read that is not at its end. Trims look after it, see [`Reading::keep`].
+/// A read that is not at its end. Trims keep the records it needs, see [`Reading::keep`].
 pub(crate) struct Reading {
     reads: Reads,
     end: Position,
@@ -215,7 +216,7 @@ impl Records {
         Records(Arc::new(Reading { reads, end, place: Mutex::new(place) }))
     }
 
-    /// What trims are to look after.
+    /// The reads that trims keep records for.
     pub(crate) fn reading(&self) -> Weak<Reading> {
         Arc::downgrade(&self.0)
     }

@@ -1,4 +1,4 @@
-//! A record as a message: what stands in its header, and how a message is checked when it is read.
+//! A record as a message: the contents of its header, and how a message is checked when it is read.
 //!
 //! The payload of the message is the record's bytes and nothing else. One header goes before it:
 //!
@@ -10,8 +10,8 @@
 //!                 `----------- the format of this header
 //! ```
 //!
-//! The position is in it although the sequence says it: a stream that was restored, mirrored or cut
-//! by other means than ours shows at once.
+//! The position is in it although the sequence gives it, too: so it shows at once if a stream was
+//! restored, mirrored or cut by other means than Spindle's.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;

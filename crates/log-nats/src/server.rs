@@ -16,10 +16,11 @@ use crate::state::Survey;
 /// What the server says when there is no room: the stream's limit, the account's, the disk's.
 const FULL: [u64; 4] = [10002, 10023, 10047, 10077];
 
-/// What it says when a record is not to follow the last one: of the stream, or of those proposed.
+/// What it says when a record is not to follow the last one, either of the stream or of those
+/// proposed.
 const OUT_OF_PLACE: [u64; 2] = [10071, 10164];
 
-/// A living replica is heard of every second.
+/// A live replica is heard from every second.
 const AWAY_AFTER: Duration = Duration::from_secs(4);
 
 /// JetStream, and the stream in it.
@@ -32,7 +33,7 @@ pub(crate) struct Server {
     pub timeout: Duration,
 }
 
-/// A question that was not answered with what was asked for.
+/// Why a question did not get the answer asked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
     /// There is no such stream.
@@ -116,7 +117,7 @@ impl Server {
         self.ask(format!("STREAM.INFO.{}", self.name), &json!({})).await
     }
 
-    /// The same in our words.
+    /// The same in the crate's own types.
     pub(crate) async fn survey(&self) -> Result<Survey, Refusal> {
         self.info().await.map(|info| survey_of(&info))
     }
@@ -190,7 +191,7 @@ impl Server {
     }
 }
 
-/// What the leader says of the stream, in our words.
+/// What the leader says of the stream, in the crate's own types.
 pub(crate) fn survey_of(info: &Info) -> Survey {
     let end = Position(info.state.last_sequence);
     // An empty stream that never had a message says 0 or 1, one that was purged the next sequence.
@@ -203,7 +204,7 @@ pub(crate) fn survey_of(info: &Info) -> Survey {
 /// The servers that keep the stream, as its leader says.
 pub(crate) fn servers_of(info: &Info, connected_to: &str) -> Vec<LogServer> {
     let server = |name: &str, role, state, lag| {
-        // Which of them a commit waits for is not settled before: it is most of them.
+        // Which of them a commit waits for is not fixed in advance: any majority.
         LogServer { name: name.to_owned(), role, state, is_synchronous: Some(true), lag }
     };
     let leads = |name: &str| server(name, LogServerRole::Leader, LogServerState::Current, None);

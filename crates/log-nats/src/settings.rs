@@ -1,4 +1,4 @@
-//! The settings of the stream: those it is made with, and which of them must never be otherwise.
+//! The settings of the stream: those it is made with, and which of them must never differ.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) const METADATA: &str = "spindle-log";
 pub(crate) const FORMAT: &str = "1";
 /// What it says while the log is filled from a backup.
 const RESTORING: &str = "1, not restored to its end";
-/// The server wants one, and remembers nothing: messages carry no id.
+/// The server wants a window, but has nothing to remember: messages carry no id.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 const MIB: usize = 1024 * 1024;
 /// Room for a message's headers, those of the server included.
@@ -73,7 +73,7 @@ pub(crate) fn wanted(stream: &str, replicas: usize, opening: Opening) -> Config 
         max_consumers: -1,
         duplicate_window: DUPLICATE_WINDOW,
         allow_direct: true,
-        // Nobody deletes a record in the middle by mistake.
+        // So no record in the middle can be deleted by mistake.
         deny_delete: true,
         republish: Some(Republish {
             source: subjects.log,

@@ -1,4 +1,4 @@
-//! What the kept records take.
+//! The sizes of the kept records.
 
 use spindle_log::{Position, Runs};
 
@@ -51,7 +51,7 @@ impl Sizes {
         kept
     }
 
-    /// The log begins at `first` now, by whoever's trim.
+    /// The log begins at `first` now, after a trim by any process.
     pub(crate) fn trimmed(&mut self, first: Position) {
         if first > self.known.next() {
             self.known = Runs::begin_at(first, self.run_bytes);

@@ -18,7 +18,7 @@ use crate::tail::Tail;
 /// on answering as the leader until it misses them, after 10 s, and may not have the newest
 /// records.
 const SHORTER_PATIENCE: Duration = Duration::from_secs(15);
-/// The same for a server that has nobody to be cut off from: it may be starting.
+/// The same for a single server, which cannot be cut off from others: it may be starting.
 const ALONE_PATIENCE: Duration = Duration::from_secs(2);
 
 const MADE_ANEW: &str = "it was deleted and made anew under this process: stop all nodes, and restore the stream or \
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub record_bytes_max: u32,
     pub in_flight_max: usize,
     pub state: Mutex<State>,
-    /// Something in the state has changed that somebody may wait for.
+    /// Something in the state has changed that a caller may wait for.
     pub moved: Condvar,
     pub listener: Mutex<Option<OnAnnouncement>>,
     pub health: Mutex<LogHealth>,
@@ -47,13 +47,13 @@ pub(crate) struct Shared {
 /// Everything that changes.
 pub(crate) struct State {
     pub first: Position,
-    /// A trim up to here is being made: nobody begins to read below it.
+    /// A trim up to here is being made: no read may begin below it.
     pub trimming: Position,
     /// Can be read below this.
     pub committed: Position,
     /// What the next submit names.
     pub next: Position,
-    /// The stream is known to reach up to here. Goes ahead of `committed` until somebody asks.
+    /// The stream is known to reach up to here. May be ahead of `committed` until a caller asks.
     pub seen: Position,
     /// Submitted, and the acknowledgement not taken; the oldest first.
     pub flights: VecDeque<Flight>,
@@ -88,7 +88,7 @@ pub(crate) struct Flight {
 pub(crate) enum Outcome {
     /// The stream has it.
     Committed,
-    /// The server refused it, or nothing was heard: the stream may have it or not.
+    /// The server refused it, or did not answer: the stream may have it or not.
     Unsure(String),
     /// The server refused it because it expects another one at its position.
     OutOfPlace(String),
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// The log begins at `first` now, by whoever's trim.
+    /// The log begins at `first` now, after a trim by any process.
     pub(crate) fn trimmed(&mut self, first: Position) {
         let first = first.min(self.next);
         if first > self.first {
@@ -256,13 +256,13 @@ impl Shared {
         Ok(())
     }
 
-    /// There is no stream of this name. That may pass as well, while servers start.
+    /// There is no stream of this name. That may be temporary, too, while servers start.
     pub(crate) fn survey_missing(&self) -> Result<(), LogError> {
         let mut state = self.state.lock();
         self.note_end(&mut state, Position(0), false)
     }
 
-    /// An end before what is known is believed when it stays that way. If the stream was made at another time, it
+    /// An end before the known one is believed only when it stays that way. If the stream was made at another time, it
     /// is another one.
     fn note_end(
         &self,
@@ -346,7 +346,7 @@ mod tests {
         let another = Survey { created: 26_000_007, ..survey(6) };
         shared.survey(another).expect("a time of another request that made it");
         assert_eq!(shared.state.lock().seen, Position(6));
-        // That one looks shorter is nothing yet: its server may have been cut off.
+        // A stream that looks shorter proves nothing yet: its server may have been cut off.
         shared.survey(Survey { end: Position(2), ..another }).expect("for a while");
         let created = i128::try_from(MADE_TOGETHER.as_nanos()).expect("small") + 7;
         let error = shared.survey(Survey { created, ..survey(6) }).expect_err("another stream");

@@ -7,8 +7,8 @@ use spindle_log::{Position, Stored};
 const RECORDS_MAX: usize = 4096;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The newest records of the log without a gap, as the leader of the stream repeated them. Whoever
-/// reads near the end asks no server.
+/// The newest records of the log without a gap, as the leader of the stream repeated them. A read
+/// near the end needs no server.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     records: VecDeque<Stored>,

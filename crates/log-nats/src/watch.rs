@@ -33,7 +33,7 @@ fn note(shared: &Shared, message: Message) {
     };
     let decoded = record::decode(sequence, message.headers.as_ref(), message.payload);
     let mut state = shared.state.lock();
-    // What cannot be read is found out by whoever reads it from the stream.
+    // If it cannot be read, a read from the stream will find out.
     if let Ok(stored) = decoded {
         state.tail.push(stored);
     }
@@ -52,7 +52,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, mut announcements: Subscriber) {
     }
 }
 
-/// Looks after the stream now and then, until it is not the one that was opened any more.
+/// Checks the stream now and then, until it is no longer the one that was opened.
 pub(crate) async fn look_after(shared: Arc<Shared>, server: Server, connected_to: String) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

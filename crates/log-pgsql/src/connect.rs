@@ -14,8 +14,8 @@ use crate::session::Session;
 
 /// For one server: reaching it, TLS, login, set-up.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// A peer that is gone without a word is noticed after about this time. Not a limit for what a
-/// server that is there may take.
+/// A peer that disappeared without closing the connection is noticed after about this time. Not a
+/// limit on how long a live server may take.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const VERSION_MIN: i32 = 120_000;
 
@@ -56,7 +56,7 @@ impl Servers {
         Ok(Servers { hosts: hosts.collect(), tls, accept_unsafe })
     }
 
-    /// A connection to the first server that is a primary and will do.
+    /// A connection to the first server that is a primary and is suitable.
     pub async fn connect(
         &self,
         notifications: Option<&UnboundedSender<Notification>>,
@@ -124,8 +124,8 @@ impl Servers {
             advice: advice.to_owned(),
         };
         let commit: &str = row.try_get(3).map_err(failed)?;
-        // With `local` no standby is waited for, which is the operator's to decide, as it is to
-        // have none. With `off` not even the server's own disk has what is acknowledged.
+        // With `local` no standby is waited for, which is the operator's decision, like having no
+        // standby. With `off` not even the server's own disk has the acknowledged records.
         if commit == "off" {
             let advice = "set it to on, for the server, the database or the role";
             return Err(not_safe("synchronous_commit is off", advice));
@@ -140,7 +140,7 @@ impl Servers {
     }
 }
 
-/// What the driver needs for one host of several, which it would try by other rules.
+/// The driver's configuration for one host of several; by itself it would try them by other rules.
 fn config_of(all: &Config, host: &Host, port: u16) -> Config {
     let mut config = Config::new();
     match host {

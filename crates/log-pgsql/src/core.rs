@@ -1,4 +1,4 @@
-//! What all parts of a log share, and how the caller's threads reach the log's own.
+//! What all parts of a log share, and how the caller's threads reach the log's own thread.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, mpsc};
@@ -28,11 +28,11 @@ pub(crate) struct Core {
     pub servers: Servers,
     pub log_id: String,
     state: Mutex<State>,
-    /// Something became known: an answer, an end, a failure.
+    /// There is news: an answer, an end, a failure.
     changed: Condvar,
     /// There is something for the writer.
     pub work: Notify,
-    /// There is something to say to others, for the task of notifications.
+    /// There is something to tell others, for the task of notifications.
     pub news: Notify,
     pub announcements: tokio_mpsc::Sender<String>,
     pub listener: Mutex<Option<Arc<OnAnnouncement>>>,
@@ -78,7 +78,7 @@ impl Core {
         self.state.lock()
     }
 
-    /// Changes the state, and wakes who waits for a change.
+    /// Changes the state, and wakes the threads that wait for a change.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let changed = change(&mut self.state.lock());
         self.changed.notify_all();
@@ -110,14 +110,14 @@ impl Core {
         let within = self.options.answer_within;
         self.handle.spawn(async move {
             let done = tokio::time::timeout(within, work).await;
-            // Nobody waits any more when the caller's thread ended.
+            // The caller does not wait any more if its thread has ended.
             let _ = sender.send(done);
         });
         match receiver.recv() {
             Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(fault))) => Err(read_error(&self.name, ErrorKind::Other, fault.text())),
             Ok(Err(_)) => {
-                // What comes next must not wait behind what the server does not answer.
+                // The next questions must not wait behind one that the server does not answer.
                 if let Ok(mut queries) = self.queries.try_lock() {
                     *queries = None;
                 }
@@ -152,7 +152,7 @@ impl Core {
         Ok(Arc::clone(queries.insert(session)))
     }
 
-    /// A connection of one's own, to be given back by [`keep`](Self::keep).
+    /// A connection for the caller alone, to be given back by [`keep`](Self::keep).
     pub async fn spare(&self) -> Result<Session, Fault> {
         let kept = || self.spares.lock().pop();
         while let Some(session) = kept() {

@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::state::Tail;
 use crate::sweep::lock_class;
 
-/// Rows of the first portion: who reads a little pays for a little.
+/// Rows of the first portion: a short read costs little.
 const ROWS_MIN: i64 = 64;
 const ROWS_MAX: i64 = 4096;
 const PORTION_BYTES: i64 = 4 * 1024 * 1024;

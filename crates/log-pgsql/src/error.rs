@@ -28,13 +28,13 @@ pub enum OpenError {
          encrypt and to check, sslrootcert names the file of the authority that vouches for it)"
     )]
     Tls { server: String, reason: String },
-    /// The server does not let us in.
+    /// The server refuses the login.
     #[error(
         "PostgreSQL at {server} does not let the log in: {reason} (check user, password and \
          database in the URL, and pg_hba.conf)"
     )]
     Login { server: String, reason: String },
-    /// The server's settings do not keep what is committed.
+    /// The server's settings do not keep committed records safe.
     #[error("PostgreSQL at {server} would lose acknowledged records: {setting}; {advice}")]
     Unsafe { server: String, setting: String, advice: String },
     /// The server is too old.
@@ -51,7 +51,7 @@ pub enum OpenError {
         "there is no log in schema {schema}: correct the URL, or name the schema with ?schema=..."
     )]
     Absent { schema: String },
-    /// A restore has begun there and not ended.
+    /// A restore was begun there and has not ended.
     #[error(
         "the log in schema {schema} was not restored to its end: run `spindle restore` of the same \
          backup to it again, or drop the schema"

@@ -1,4 +1,4 @@
-//! How the primary and its standbys are, for people.
+//! The health of the primary and its standbys, for people.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::error::Fault;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Those that are connected, without copies and subscribers, and those that have left a slot behind. A role without
-/// `pg_read_all_stats` sees nothing but that there are some.
+/// `pg_read_all_stats` only sees that there are some.
 const STANDBYS: &str = "
     SELECT coalesce(nullif(application_name, ''), host(client_addr), 'pid ' || pid) AS name,
            state, sync_state IN ('sync', 'quorum'),

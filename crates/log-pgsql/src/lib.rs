@@ -5,7 +5,7 @@
 //!
 //! # Tables
 //!
-//! The first one who opens a log makes these in a schema of its own (`spindle`):
+//! The first process that opens a log makes these in a schema of its own (`spindle`):
 //!
 //! ```text
 //!   head         one row: what this is, format, id of the log, first kept position
@@ -23,13 +23,13 @@
 //! # Appending
 //!
 //! [`submit`](spindle_log::Log::submit) puts a record into a queue. One task (the `writer` module)
-//! takes all that wait, and appends them in one statement, one transaction; meanwhile the next ones
-//! gather. The statement inserts nothing unless the record before the first one stands in the open
-//! run and none of the positions is taken: the primary key decides between two writers, and a shared
-//! lock on the row of the run keeps the run open meanwhile. So a position is given once, and there
-//! are no gaps.
+//! takes all records that wait, and appends them in one statement, in one transaction; meanwhile
+//! the next ones gather. The statement inserts nothing unless the record before the first one
+//! stands in the open run and none of the positions is taken: the primary key decides between two
+//! writers, and a shared lock on the row of the run keeps the run open meanwhile. So a position is
+//! given once, and there are no gaps.
 //!
-//! What a commit promises is the server's business: `synchronous_commit`, and
+//! The server's settings decide what a commit promises: `synchronous_commit`, and
 //! `synchronous_standby_names` if a standby is waited for. `off` is refused.
 //!
 //! | what comes of the statement | answer |
@@ -41,36 +41,36 @@
 //! | refused by the server for now (no space, no connections), or the server is away | tried again; Unknown after [`answer_within`](PgsqlLogOptions::answer_within) |
 //! | the tables are gone, or the log is shorter than it was | Fatal |
 //!
-//! A wait for the standby is never cut short from here: no timeouts on the server's side or ours, no
-//! cancel requests. As long as the server waits, [`next_ack`](spindle_log::Log::next_ack) waits.
+//! This crate never cuts a wait for the standby short: there are no timeouts on the server's side
+//! or the client's, and no cancel requests. As long as the server waits,
+//! [`next_ack`](spindle_log::Log::next_ack) waits.
 //!
 //! # What may be read
 //!
-//! A row that can be seen is not always safe: when somebody cancels a wait for the standby, or the
-//! primary restarts, transactions show that no standby has. So a position counts as committed when
-//! a transaction that began *after* it was seen has been committed with the server's full wait:
-//! everything before it in the WAL is as safe then.
+//! A row that can be seen is not always safe: after a wait for the standby was cancelled, or the
+//! primary has restarted, transactions are visible that no standby has. So a position counts as
+//! committed when a transaction that began *after* it was seen has been committed with the server's
+//! full wait: then everything before that transaction in the WAL is as safe.
 //!
 //! - The writer learns this from its own commits, and tells the others: after each commit it notifies
 //!   them of the end (the `signal` module).
-//! - Who hears nothing looks every 100 ms, and when there is something new, makes a *confirmation*: an
-//!   update of the head row. [`refresh`](spindle_log::SharedLog::refresh), `open`, and records that
-//!   are found to stand there already take one too.
+//! - A process that hears nothing looks every 100 ms, and when there is something new, makes a *confirmation*: an
+//!   update of the head row. [`refresh`](spindle_log::SharedLog::refresh), `open`, and records that are found to stand
+//!   there already take one too.
 //!
 //! # Trims and readers
 //!
 //! A trim moves `head.first` first, durably. Then the tables of the runs below are dropped by a task
-//! (the `sweep` module), but not those that a reader still needs: who reads more than a moment's worth
-//! holds an advisory lock with the number of the oldest run that it needs. What cannot be dropped
-//! now is dropped later.
+//! (the `sweep` module), but not those that a reader still needs: a reader of more than one portion holds an advisory
+//! lock with the number of the oldest run that it needs. Tables that cannot be dropped now are dropped later.
 //!
 //! # Connections
 //!
 //! A log has four connections (writer, queries, notifications, one for tables), and one for each
 //! reader of many records. They must reach the server itself or a proxy that keeps sessions apart, not
 //! one that shares them between transactions. Several hosts in the URL are tried in order, and the
-//! first that is a primary is taken, so that a fail-over is followed. It is the operator's (Patroni's)
-//! task that there is one primary only.
+//! first that is a primary is taken, so that a fail-over is followed. The operator (or Patroni) must ensure that there
+//! is only one primary.
 
 mod connect;
 mod core;

@@ -1,4 +1,4 @@
-//! The log as others see it.
+//! The log as its callers see it.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::writer::{Pauses, Writer};
 
 /// Records on their way: more of them wait in the queue than one transaction at a time is worth.
 const IN_FLIGHT_MAX: usize = 16;
-/// How often one who hears nothing looks.
+/// How often a process that hears nothing looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often an open that waits for the standby says so.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -101,8 +101,8 @@ async fn begin(options: PgsqlLogOptions, runtime: &Runtime) -> Result<Arc<Core>,
     let news = tables.look(&session, row.number, row.first).await?;
     let mut state = State::new(&news, Runs::begin(row.number, row.first));
     state.learn(&news);
-    // What shows now is given out when a commit that comes after it is as safe as commits are here. Who only reads
-    // writes nothing for that.
+    // What is visible now is given out when a later commit is as safe as commits are on this server. A process that
+    // only reads writes nothing for that.
     if !reads_only {
         confirm(&tables, &session, &options.name()).await?;
     }
@@ -153,7 +153,7 @@ impl Drop for PgsqlLog {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It can only have panicked, which was said.
+            // It can only have panicked, which was reported.
             let _ = thread.join();
         }
     }
@@ -220,7 +220,7 @@ impl Log for PgsqlLog {
             let rows = match session.query_typed(&statement, &parameters).await.map_err(Fault::from)
             {
                 Err(Fault::NoTable(_)) => Vec::new(),
-                // The server was started anew: that is no reason to have no answer.
+                // The server was restarted: that is no reason to give no answer.
                 Err(Fault::InDoubt(_)) => {
                     core.queries().await?.query_typed(&statement, &parameters).await?
                 }
@@ -269,8 +269,8 @@ impl Log for PgsqlLog {
         false
     }
 
-    /// How much room the server has cannot be asked. One whose disk is full refuses appends, which are
-    /// tried again, and answered as Unknown in the end.
+    /// The server cannot be asked how much room it has. A server with a full disk refuses appends, which are tried
+    /// again, and answered as Unknown in the end.
     fn space(&self) -> Space {
         Space::Ample
     }

@@ -30,7 +30,7 @@ pub struct PgsqlLogOptions {
     pub run_bytes: u64,
     /// How long a record waits for a server that cannot be reached, or has no room, before its
     /// answer is Unknown; and how long reads, and calls that wait for a confirmation, take at most.
-    /// A server that has the record and waits for its standby is waited for without end.
+    /// A server that has the record and waits for its standby is waited for without a limit.
     pub answer_within: Duration,
     /// What the log is opened for.
     pub opening: Opening,
@@ -94,8 +94,8 @@ impl PgsqlLogOptions {
         Ok(self)
     }
 
-    /// Of several logs beside each other, this one: the first is where the URL says, the others in schemas
-    /// whose names end in `_1`, `_2` and so on.
+    /// Selects one of several logs beside each other: the first is where the URL says, the others are in schemas whose
+    /// names end in `_1`, `_2` and so on.
     ///
     /// # Errors
     /// [`OpenError::Url`] when that name is too long.
@@ -156,7 +156,7 @@ impl fmt::Debug for PgsqlLogOptions {
     }
 }
 
-/// The parameters that the driver does not know, or knows less of.
+/// The parameters that the driver does not know, or knows only in part.
 #[derive(Default)]
 struct Own {
     schema: Option<String>,

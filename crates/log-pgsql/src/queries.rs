@@ -1,4 +1,4 @@
-//! What is asked and told, in SQL.
+//! Questions and changes, in SQL.
 
 use bytes::Bytes;
 use spindle_log::{Position, Record, Stored};
@@ -16,7 +16,7 @@ pub(crate) struct News {
     pub first: Position,
     /// The run that was open, and those behind it.
     pub runs: Vec<RunRow>,
-    /// Where the log ends, and what the records in the open run weigh that were not known.
+    /// Where the log ends, and the weight of the records in the open run that were not known.
     pub end: Position,
     pub added: u64,
 }
@@ -85,9 +85,9 @@ impl Tables {
 
     /// The statement that appends records, to be prepared: run, position, epochs, bytes.
     ///
-    /// The row of the run is locked, shared: who closes the run waits for us, and who comes after
-    /// that finds no open run. The record before must be there, and the primary key refuses what is
-    /// taken.
+    /// The row of the run is locked, shared: a process that closes the run waits for this
+    /// statement, and a statement that comes after the close finds no open run. The record before
+    /// must be there, and the primary key refuses positions that are taken.
     pub fn append_statement(&self, number: i64) -> String {
         let (records, runs) = (self.records(number), self.runs());
         format!(
@@ -100,8 +100,8 @@ impl Tables {
         )
     }
 
-    /// Commits a transaction that waits for what the server makes commits wait for, and by the way
-    /// moves the beginning of the log. Returns where it begins, or nothing when the wait was
+    /// Commits a transaction that waits for whatever the server makes commits wait for, and moves
+    /// the beginning of the log with it. Returns where the log begins, or nothing when the wait was
     /// cancelled.
     pub async fn confirm(
         &self,
@@ -132,7 +132,8 @@ impl Tables {
     ) -> Result<bool, Fault> {
         let (runs, records, next) = (self.runs(), self.records(number), number + 1);
         let (until, bytes) = (bigint(end), i64::try_from(bytes).unwrap_or(i64::MAX));
-        // Whoever appends holds the row, shared; so what is seen behind it is all there will be.
+        // Every append holds the row, shared; so the records seen once it is locked are all there
+        // will be.
         let lock = format!(
             "BEGIN; SELECT FROM {runs} WHERE number = {number} AND until IS NULL FOR UPDATE"
         );

@@ -1,4 +1,4 @@
-//! Which runs there are, and what they weigh.
+//! The runs, and their weights.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The tables, and what is checked of them.
+//! The tables, and how they are checked.
 
 use spindle_log::{Opening, Position};
 use tokio_postgres::Row;
@@ -97,7 +97,7 @@ impl Tables {
         };
         let made = session.batch_execute(&self.creation(exists, first)).await;
         if let Err(error) = made {
-            // Somebody may have made them at the same time.
+            // Another process may have made them at the same time.
             session.batch_execute("ROLLBACK").await?;
             if self.read_head(session).await.is_err() {
                 let reason = format!("cannot make the tables: {}", reason_of(&error));
@@ -107,7 +107,7 @@ impl Tables {
         Ok(())
     }
 
-    /// In one transaction, which others that want the same wait for.
+    /// In one transaction, for which other processes that want the same wait.
     fn creation(&self, schema_exists: bool, first: Position) -> String {
         let (schema, head, runs) = (&self.schema, self.head(), self.runs());
         let (kind, first) = (self.kind(), bigint(first));

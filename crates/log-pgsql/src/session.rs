@@ -15,8 +15,8 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Connection, Error, Notification, Statement};
 use tracing::{debug, warn};
 
-/// The function of the server in which a commit waits for its standby. It says so in each notice,
-/// whatever the language of the message.
+/// The function of the server in which a commit waits for its standby. Each notice from there names
+/// it, whatever the language of the message.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
 /// Statements that a connection keeps prepared: the same ones come again and again, each with the name
@@ -111,13 +111,13 @@ async fn drive<S, T>(
             }
             Some(Ok(AsyncMessage::Notification(notification))) => {
                 if let Some(notifications) = &notifications {
-                    // Nobody listens any more when the session is about to end.
+                    // There is no listener any more when the session is about to end.
                     let _ = notifications.send(notification);
                 }
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                // What was asked for fails with it.
+                // Pending requests fail with it.
                 debug!(%error, "a connection to PostgreSQL ended");
                 return;
             }

@@ -1,7 +1,7 @@
 //! Notifications: how far the log is committed, and what nodes announce to each other.
 //!
-//! The channel is named after the random id of the log, which only those know who may read its
-//! tables. A payload is one of these:
+//! The channel is named after the random id of the log, which is known only to roles that may read
+//! its tables. A payload is one of these:
 //!
 //! ```text
 //!   c <run> <end> <bytes>     committed below <end>, which is in open run <run>, which weighs <bytes>
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The writer says how far it is after its commits, on this connection: a notification inside the
-//! transaction would say it before the standby has the records, whatever becomes of the wait. While
-//! one notification is under way, newer ends take the place of older ones.
+//! transaction would be sent before the standby has the records, even if the wait for it is
+//! cancelled. While one notification is under way, newer ends take the place of older ones.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Somebody else has committed up to `end`.
+    /// Another process has committed up to `end`.
     async fn hear(
         &self,
         session: &Session,

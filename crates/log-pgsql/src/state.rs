@@ -45,7 +45,7 @@ impl Tail {
 enum Halt {
     /// Answers are Unknown from here on, until all were taken.
     Unknown(Position),
-    /// Somebody else appends, and the log ends here.
+    /// Another writer appends, and the log ends here.
     Conflict(Position),
     Failed(LogError),
 }
@@ -60,7 +60,7 @@ pub(crate) struct State {
     /// Known to be committed below this; [`committed`](Self::committed) follows when it is asked.
     pub heard: Position,
     pub tail: Option<Tail>,
-    /// Something was submitted: what others say of the end is not for us.
+    /// Something was submitted: what others say of the end does not count for this process.
     pub writes: bool,
     pending: VecDeque<Pending>,
     /// Taken by the writer, and not answered.
@@ -180,7 +180,7 @@ impl State {
         self.sent -= batch.len();
     }
 
-    /// Nobody knows what became of the batch.
+    /// It is not known what became of the batch.
     pub fn unknown(&mut self, batch: Vec<Pending>) {
         self.put_back(batch);
         if let Some(oldest) = self.pending.front() {
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// Somebody else's record stands at the first position of the batch, or of what is pending.
+    /// Another writer's record stands at the first position of the batch, or of what is pending.
     pub fn conflict(&mut self, batch: Vec<Pending>, mut stored: Option<Record>) {
         self.put_back(batch);
         self.halt = Some(Halt::Conflict(self.runs.end()));
@@ -255,7 +255,7 @@ impl State {
     pub fn begin_at(&mut self, first: Position) {
         self.first = self.first.max(first);
         self.runs.drop_before(self.first);
-        // A follower may be so far behind that the log begins behind all that it knows.
+        // A follower may be so far behind that the log begins after all that it knows.
         if self.is_answered() && self.halt.is_none() {
             self.committed = self.committed.max(self.first);
             self.next = self.next.max(self.committed);

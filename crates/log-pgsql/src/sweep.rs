@@ -1,10 +1,9 @@
-//! Tables that are made before they are needed, and dropped when nobody needs them any more.
+//! Tables that are made before they are needed, and dropped when they are no longer needed.
 //!
-//! A reader of more than a moment's worth holds an advisory lock, shared, on the number of the oldest
-//! run that it needs, and *then* looks whether that run was trimmed. A trim moves the beginning of the
-//! log, and *then* this task looks at the locks. So either the reader learns of the trim, or its lock
-//! is seen here. The tables below the oldest lock are dropped; what a dump of the database, say, has
-//! locked is left for later.
+//! A reader of more than one portion holds an advisory lock, shared, on the number of the oldest run that it needs, and
+//! *then* checks whether that run was trimmed. A trim moves the beginning of the log, and *then* this task looks at the
+//! locks. So either the reader learns of the trim, or its lock is seen here. The tables below the oldest lock are
+//! dropped; tables that are locked, by a dump of the database, say, are left for later.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,7 @@ impl Pauses {
     }
 }
 
-/// Nothing that counts was under way: it was not done.
+/// Nothing that matters was under way: the step was not done.
 fn not_done(fault: Fault) -> Fault {
     match fault {
         Fault::InDoubt(reason) => Fault::Away(reason),
@@ -204,7 +204,7 @@ impl Writer {
             (number, first, bytes, runs.end())
         };
         let (records, options) = (end.0 - first.0, &core.options);
-        // Where the batch does not belong to the end, resolving says what is the matter.
+        // If the batch does not belong at the end, resolving finds out why.
         let is_next = batch.first().is_some_and(|oldest| oldest.at == end);
         let is_full = records >= options.run_records || bytes >= options.run_bytes;
         if is_next && is_full && records > 0 {
@@ -244,8 +244,8 @@ impl Writer {
         Ok(rows == batch.len() as u64)
     }
 
-    /// The batch was not inserted. One's own records that stand there already are committed once that
-    /// is confirmed; another's record is a conflict; the rest is tried again.
+    /// The batch was not inserted. The writer's own records that stand there already are committed once that is
+    /// confirmed; another writer's record is a conflict; the rest is tried again.
     async fn resolve(&mut self, mut batch: Vec<Pending>) -> Result<(), Fault> {
         let core = Arc::clone(&self.core);
         let found = match self.look_at(&batch).await {
@@ -312,7 +312,7 @@ impl Writer {
         Ok(found)
     }
 
-    /// What is there now is safe when a transaction that comes after it is.
+    /// What is there now is safe once a later transaction is.
     async fn confirm(&mut self, number: u64) -> Result<(), Fault> {
         let core = &self.core;
         let ((open, end), trim_to) = {

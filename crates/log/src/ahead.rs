@@ -1,4 +1,5 @@
-//! Reads files ahead of whoever checks what is in them: the disk and the processor work at the same time.
+//! Reads files ahead of the thread that checks their contents, so that the disk and the processor work at the same
+//! time.
 
 use std::{
     io,
@@ -15,7 +16,7 @@ use crate::{
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
-/// Chunks that wait to be taken. With the one that is read and the one that is taken from, that is all the memory.
+/// Chunks that wait to be taken. Memory is used for these, the one being read and the one being taken from.
 const CHUNKS_AHEAD: usize = 2;
 
 /// Bytes at the offset of a block of the disk, in memory that begins at the address of one.
@@ -37,14 +38,14 @@ impl Chunk {
     }
 }
 
-/// What reads ahead; see [`read_ahead`].
+/// The reading end; see [`read_ahead`].
 pub(crate) struct Reader {
     files: Vec<(Arc<dyn DiskFile>, u64)>,
     full: SyncSender<Chunk>,
     empty: Receiver<Vec<u8>>,
 }
 
-/// What was read ahead, in order: each file from its beginning to its end.
+/// The end to take from: what was read ahead, in order, each file from its beginning to its end.
 pub(crate) struct Ahead {
     full: Receiver<Chunk>,
     empty: Sender<Vec<u8>>,
@@ -60,7 +61,7 @@ pub(crate) fn read_ahead(files: Vec<(Arc<dyn DiskFile>, u64)>) -> (Reader, Ahead
 }
 
 impl Reader {
-    /// Reads until all is read, or nobody wants more.
+    /// Reads until all is read, or the other end is dropped.
     pub(crate) fn run(self) {
         for (number, (file, len)) in self.files.iter().enumerate() {
             let whole = CHUNK_BYTES.min(usize::try_from(*len).unwrap_or(CHUNK_BYTES));

@@ -1,4 +1,4 @@
-//! Where a log must begin and end: a small file beside the segments, so that a segment that is lost is missed.
+//! Where a log must begin and end: a small file beside the segments, so that the loss of a segment is noticed.
 //!
 //! The file has two slots, each in a block of the disk of its own, which are written in turn: a write that a crash tears
 //! leaves the other one. It is never made longer, so that a trim needs no room on a full disk. All numbers are
@@ -15,9 +15,9 @@
 //!
 //! When it is written, always durably:
 //!
-//! - before a trim removes anything: with the `first` that is left. Segments before it are what a crash left of the
+//! - before a trim removes anything: with the `first` that is left. Segments before it were left by a crash during the
 //!   trim, and the next opening removes them;
-//! - after a segment got its name: with it as the `newest`; by the next opening, if a crash came between;
+//! - after a segment got its name: with it as the `newest`; if a crash came in between, the next opening does this;
 //! - at an orderly end, when everything else is durable: with the end;
 //! - before the first append after that: without the end. So an end is never believed after a crash.
 
@@ -80,7 +80,8 @@ fn u32_at(bytes: &[u8; SLOT_BYTES], at: usize) -> u32 {
 }
 
 impl Bounds {
-    /// The log has all records below this. It may have more by now, if somebody else has noted them.
+    /// The log has all records below this. It may have more by now, if another thread has noted
+    /// them.
     pub(crate) fn reach(&mut self, upto: Position) {
         self.reached = self.reached.max(upto);
     }
@@ -163,7 +164,7 @@ impl BoundsFile {
         let created = Self { file, sequence: 0, bounds };
         let made = created.fill().and_then(|()| disk.rename(&filling, BOUNDS_FILE));
         if let Err(error) = made {
-            // It would be removed at the next opening; now its space may be what somebody waits for.
+            // The next opening would remove it anyway, but its space may be needed now.
             let _ = disk.remove(&filling);
             return Err(error);
         }
@@ -185,8 +186,8 @@ impl BoundsFile {
         self.write(bounds)
     }
 
-    /// Makes durable what was read. Of a process that ended because a sync failed, the system shows pages that are on no
-    /// disk: a log that went on by them would be found ended again after a power cut.
+    /// Makes durable what was read. If a process ended because a sync failed, the system may still show pages that are
+    /// on no disk: a log that went on from such pages would be found ended again after a power cut.
     pub(crate) fn write_again(&mut self) -> io::Result<()> {
         self.write(self.bounds)
     }

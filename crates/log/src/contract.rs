@@ -57,7 +57,7 @@ pub struct Stored {
 pub enum Ack {
     /// The record is in the log, as durable as the log's sync policy promises and never less.
     Committed(Position),
-    /// Somebody else's record stands at that position (shared logs only).
+    /// Another writer's record stands at that position (shared logs only).
     Conflict {
         /// The position that was asked for.
         at: Position,
@@ -81,7 +81,7 @@ pub enum Space {
     Ample,
     /// The disk is full and only the reserve is left: append nothing but what frees space.
     ReserveOnly,
-    /// No further segment can be prepared for another reason than room (errors of the disk, files that may not be
+    /// No further segment can be prepared for a reason other than room (errors of the disk, files that may not be
     /// made). What is left is a reserve, as on a full disk; a trim can make it longer here, too.
     CannotGrow,
 }
@@ -132,8 +132,8 @@ pub enum SubmitError {
     #[error("a record of {bytes} bytes is over the log's maximum of {max}")]
     TooLarge { bytes: u64, max: u32 },
     /// There is no room for the record now: the disk is full and the reserve is used up, or no
-    /// further segment can be prepared for another reason. To be tried again: it goes on when a trim
-    /// gives space back, somebody makes room on the disk, or the reason is gone.
+    /// further segment can be prepared for another reason. To be tried again: it succeeds when a
+    /// trim has given space back, room was made on the disk, or the other reason is gone.
     #[error("the log has no room now")]
     Full,
     /// An earlier failure stopped the log for good.
@@ -162,8 +162,8 @@ pub enum ReadError {
     Failed { file: String, source: Arc<io::Error> },
 }
 
-/// Bytes `offset..offset + len` of the record at the position, of which all bytes are in memory: what
-/// [`Log::read_at`] answers for it.
+/// Bytes `offset..offset + len` of the record at the position, as [`Log::read_at`] returns them, for a record whose
+/// bytes are all in memory.
 pub fn slice_of(
     record: &Bytes,
     position: Position,
@@ -201,13 +201,13 @@ pub type StoredRecords = Box<dyn Iterator<Item = Result<Stored, ReadError>> + Se
 ///   takes records back.
 /// - A record is submitted, then acknowledged. Acknowledgements MUST come in the order of
 ///   submission, one for each; any number of records MAY be submitted before the first is
-///   acknowledged. Nothing but a Committed acknowledgement says that a record is in the log: a
-///   record that was submitted and not acknowledged may or may not be there after a crash, but
-///   what is there MUST be a prefix of what was submitted.
+///   acknowledged. Only a Committed acknowledgement says that a record is in the log: a record that
+///   was submitted and not acknowledged may or may not be there after a crash, but the records that
+///   are there MUST be a prefix of those submitted.
 /// - What stands behind a record that is not Committed is not Committed either: after a Conflict
 ///   all records that were submitted behind it MUST be answered as Conflict, and after an Unknown
-///   as Unknown. On a shared log it does not do to compare positions: in front of a record another
-///   writer's may stand by the time it arrives. An Unknown takes its record back: [`next`](Self::next) MUST be the first unknown
+///   as Unknown. On a shared log it is not enough to compare positions: by the time a record arrives, another writer's
+///   may stand in front of it. An Unknown takes its record back: [`next`](Self::next) MUST be the first unknown
 ///   position once all those answers were taken.
 /// - A record that is submitted again and already stands there, by its epoch and its bytes, MUST be
 ///   answered as Committed, or as a Conflict that shows it. Such a Conflict is as good as Committed:
@@ -244,10 +244,9 @@ pub trait Log: Send + Sync + 'static {
     /// How many records a writer should have on their way: submitted, and their acknowledgement not
     /// taken. A log that does its work in [`next_ack`](Self::next_ack), on the thread that calls it,
     /// says 1: a writer hands over all that it has, however many records, and takes all answers
-    /// before it submits more. A log that says more works by itself: `submit` passes the record on
-    /// and returns, and `next_ack` does nothing but wait. Then what the disks at its other end do for
-    /// one record is done for several at once. There `submit` MUST NOT wait for an answer to be
-    /// taken, and `next_ack` MUST return in bounded time: an answer that does not come is
+    /// before it submits more. A log that says more works by itself: `submit` passes the record on and returns, and
+    /// `next_ack` only waits. Then the disks at its other end can serve several records at once. There `submit` MUST
+    /// NOT wait for an answer to be taken, and `next_ack` MUST return in bounded time: an answer that does not come is
     /// [`Ack::Unknown`]. It MUST be the same number for as long as the log is open.
     fn in_flight_max(&self) -> usize {
         1
@@ -260,7 +259,7 @@ pub trait Log: Send + Sync + 'static {
     fn read(&self, from: Position) -> Result<StoredRecords, ReadError>;
 
     /// `len` bytes of one committed record, from its byte `offset` on. Cheap: at most one read of
-    /// an open file. It does not check the bytes; who needs that keeps a checksum.
+    /// an open file. It does not check the bytes; a caller that needs a check keeps a checksum.
     fn read_at(&self, position: Position, offset: u32, len: u32) -> Result<Bytes, ReadError>;
 
     /// Gives back the space of records below `position`. The log keeps them in runs (segments)
@@ -272,15 +271,16 @@ pub trait Log: Send + Sync + 'static {
     /// and what was dropped MUST stay dropped after a crash once this returned.
     fn trim_before(&self, position: Position) -> Result<(), LogError>;
 
-    /// Whether the log can still be acknowledged to. A log that finds out by itself, before each acknowledgement, is
-    /// asked now and then so that an idle one is noticed, too. An error is as final as [`Ack::Fatal`].
+    /// Whether the log can still be acknowledged to. A log that checks this itself before each acknowledgement is asked
+    /// now and then all the same, so that a failure is noticed while it is idle, too. An error is as final as
+    /// [`Ack::Fatal`].
     fn check(&self) -> Result<(), LogError> {
         Ok(())
     }
 
     /// Nothing more is appended: an orderly stop. Makes all committed records durable, and a log that keeps them notes
-    /// where it ends, so that whoever opens it next learns when records are missing there. A record that is submitted
-    /// all the same MUST be taken as before, and the note be withdrawn durably before it is in the log.
+    /// where it ends, so that the next opening notices if records are missing there. A record that is submitted all the
+    /// same MUST be taken as before, and the note MUST be withdrawn durably before the record is in the log.
     fn end(&self) -> Result<(), LogError> {
         Ok(())
     }
@@ -288,7 +288,7 @@ pub trait Log: Send + Sync + 'static {
     /// The longest record the log takes, in bytes.
     fn record_bytes_max(&self) -> u32;
 
-    /// Whether nobody else can write to this log while it is open here.
+    /// Whether no other process can write to this log while it is open here.
     fn is_exclusive(&self) -> bool;
 
     /// How much room there is.
@@ -310,7 +310,7 @@ pub trait Log: Send + Sync + 'static {
     fn bytes_between(&self, from: Position, to: Position) -> u64;
 
     /// The segments as they are now, oldest first, up to what is committed, to be copied; `None` of a
-    /// log that keeps no files. Reads a few bytes of each: not for a thread that others wait for.
+    /// log that keeps no files. Reads a few bytes of each: do not call it on a thread that others wait for.
     fn segments(&self) -> Option<Result<Vec<SegmentReader>, ReadError>> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a backup is made of: segments as far as they are committed, and the check of a copy.
+//! The parts of a backup: segments as far as they are committed, and the check of a copy.
 //!
 //! A segment only ever grows at its end, and never changes once the next one has begun. So a copy
 //! of its first bytes stays good for ever, and is continued where it ended. Frames are chained
@@ -29,7 +29,8 @@ use crate::{
 /// The version of the segments' format that this release writes.
 pub const FORMAT: u32 = FORMAT_VERSION;
 
-/// A file with this name says that a folder is being restored: nothing opens such a folder.
+/// A file with this name says that a folder is being restored: such a folder is refused by every
+/// opening.
 pub const RESTORING_FILE: &str = "restoring";
 
 /// The name of a segment's file in a log's folder.
@@ -38,8 +39,8 @@ pub fn segment_file(first: Position) -> String {
     segment_name(first)
 }
 
-/// What a segment's bytes are known by: its salt and the CRC-32C of its last frame, which covers
-/// that of the frame before it, and so on from the first.
+/// Identifies a segment's bytes: its salt and the CRC-32C of its last frame, which covers that of
+/// the frame before it, and so on from the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SegmentSum {
@@ -91,7 +92,7 @@ pub struct SegmentFacts {
     pub next: Position,
     /// How many bytes of the file that is, its header included.
     pub bytes: u64,
-    /// What these bytes are known by.
+    /// The sum that identifies these bytes.
     pub sum: SegmentSum,
 }
 
@@ -142,7 +143,7 @@ pub fn begin_bounds(disk: &dyn Disk, segments: &[&SegmentFacts]) -> io::Result<(
     BoundsFile::create(disk, bounds).map(drop)
 }
 
-/// A folder that no server works on, read through and found sound. Nobody else can take it.
+/// A folder that no server works on, read through and found sound. No other process can take it.
 pub struct StillLog {
     /// Its segments, oldest first.
     pub segments: Vec<SegmentReader>,
@@ -152,7 +153,7 @@ pub struct StillLog {
 impl StillLog {
     /// Takes a folder and reads all of it. Damage that `parts_of` does not name is an error.
     pub fn open(disk: &dyn Disk, parts_of: PartsOf) -> Result<Self, OpenError> {
-        // Without a segment there is nothing to lock, and the folder may be somebody else's.
+        // Without a segment there is nothing to lock, and the folder may belong to something else.
         let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
         if !names.iter().any(|name| matches!(file_kind(name), FileKind::Segment(_))) {
             return Err(OpenError::NoLog { folder: disk.folder() });
@@ -298,7 +299,7 @@ pub struct CopyWriter {
 }
 
 impl CopyWriter {
-    /// Begins a copy in an empty file, behind another one if there is one. `salt` is a number that nobody can guess
+    /// Begins a copy in an empty file, behind another one if there is one. `salt` is a number that cannot be guessed
     /// ([`Disk::salt`]).
     #[must_use]
     pub fn begin(
@@ -331,7 +332,7 @@ impl CopyWriter {
         let SegmentSum { salt, crc } = self.facts.sum;
         let at = self.facts.next;
         let before = self.piece.len();
-        // All copies are durable before anybody is told that they are there.
+        // All copies are durable before their existence is reported.
         let header = FrameHeader { position: at, epoch, synced_upto: at, prev_crc: crc };
         self.facts.sum.crc = encode_frame(&mut self.piece, salt, header, record);
         self.facts.bytes += (self.piece.len() - before) as u64;

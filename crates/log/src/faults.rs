@@ -12,17 +12,18 @@ use crate::{
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// What lies behind a cut tail is left there, and nobody checks that frames follow each other.
+    /// Bytes behind a cut tail are left there, and it is not checked that frames follow each other.
     pub tail_left: bool,
-    /// That the log has ended stays noted when it goes on: after a crash that is believed.
+    /// The note that the log has ended stays when the log goes on, and is believed after a crash.
     pub end_kept: bool,
     /// A start cuts the tail one record early: the last one goes, which is whole.
     pub record_cut: bool,
-    /// Nobody misses the oldest segment.
+    /// The loss of the oldest segment is not noticed.
     pub first_unchecked: bool,
-    /// Nobody misses what the end of the log must have: the newest segment, the last record.
+    /// The loss of what the end of the log must have (the newest segment, the last record) is not
+    /// noticed.
     pub end_unchecked: bool,
-    /// Nobody misses the file `bounds`.
+    /// The loss of the file `bounds` is not noticed.
     pub bounds_unchecked: bool,
     /// Where a file cannot be read, it is taken to end.
     pub read_error_ends: bool,

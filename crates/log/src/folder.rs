@@ -1,4 +1,4 @@
-//! What files a log's folder holds, and what can be wrong with it.
+//! Which files a log's folder holds, and what can be wrong with it.
 
 use std::{
     io,
@@ -183,7 +183,7 @@ pub(crate) fn asides(names: &[String]) -> Vec<String> {
 }
 
 const FILL_BYTES: usize = 256 * 1024;
-/// How much of a new file is synced at once: a large sync holds up the log's own.
+/// How much of a new file is synced at once: a large sync delays the syncs of the log itself.
 const FILL_SYNC_BYTES: u64 = 1024 * 1024;
 
 static ZEROS: [u8; FILL_BYTES] = [0; FILL_BYTES];
@@ -196,7 +196,7 @@ pub(crate) type Rest<'a> = &'a mut dyn FnMut(Duration) -> io::Result<Next>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Fill,
-    /// Somebody waits for the file: its space will do, if that is claimed.
+    /// A thread waits for the file: if its space is claimed, that is enough.
     Suffice,
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn create_zeroed(
     let file = disk.create(name)?;
     let filled = file.claim(bytes).and_then(|is_claimed| fill(&*file, bytes, is_claimed, rest));
     if let Err(error) = filled {
-        // Half a file is no use, and its space may be what somebody else is waiting for.
+        // Half a file is of no use, and another thread may be waiting for its space.
         let _ = disk.remove(name);
         return Err(error);
     }

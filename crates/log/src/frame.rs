@@ -13,7 +13,7 @@
 //!          40 payload, then zeros up to the next multiple of 8
 //! ```
 //!
-//! What each field is against:
+//! What each field protects against:
 //!
 //! - the *salt* is random and new whenever a file begins a new life. Frames of an earlier life can
 //!   not pass, so a recycled file needs no zeroing; nor can bytes from outside that look like a
@@ -21,12 +21,12 @@
 //! - the *CRC of the previous frame* chains the frames: one that was written behind another tail
 //!   does not fit. The header continues the chain from the segment before.
 //! - the *flag* is set in segments that were begun when the file `bounds` was there, durably. So a
-//!   folder that has lost it is no folder of a release that knew none. The first segment of a new
-//!   folder is older than its bounds; one of an older release has zeros there, and a release that
-//!   knows no flags does not look.
+//!   folder that has lost the file is not taken for one of a release that knew no such file. The
+//!   first segment of a new folder is older than its bounds. A segment of an older release has
+//!   zeros there, and a release that knows no flags ignores them.
 //! - *synced up to*: all positions below it were durable before this frame was written. So when a
-//!   frame is bad, a good one behind it distinguishes damage (the bad one had been durable) from
-//!   the tail that a crash tore (it had not).
+//!   frame is bad, a good one behind it shows whether this is damage (the bad one had been durable)
+//!   or the tail that a crash tore (it had not).
 
 use crate::{
     contract::Position,

@@ -1,8 +1,8 @@
-//! How the servers are that keep a shared log.
+//! The health of the servers that keep a shared log.
 
 use std::time::Instant;
 
-/// What a process has last heard of the servers that keep a shared log.
+/// The last report that a process has of the servers that keep a shared log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogHealth {
     /// The one that takes appends first, then the others.

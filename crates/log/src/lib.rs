@@ -7,21 +7,20 @@
 //! Where to start reading:
 //!
 //! - [`Log`] is the contract, with a drawing of its positions. Every log keeps it, and
-//!   `log_conformance` of `spindle-testkit` is the suite that says so: a new log (over a database,
-//!   say) is done when `log_conformance::run` passes on it.
+//!   `log_conformance` of `spindle-testkit` is the suite that checks it: a new log (over a
+//!   database, say) is done when `log_conformance::run` passes on it.
 //! - [`FileLog`] is the default: segment files in a folder, one write and one `fdatasync` for all
-//!   records submitted together. The page of the file format is the `frame` module.
+//!   records submitted together. The `frame` module describes the file format.
 //! - [`MemoryLog`] forgets everything when the process ends: tests and `--memory`.
-//! - [`SharedLog`] is what a log adds that several nodes share. Such logs are crates of their own, over
-//!   engines that are distributed already; [`Runs`] plays the part of segments in them.
+//! - [`SharedLog`] is the additional contract of a log that several nodes share. Such logs are crates of their own,
+//!   over systems that are distributed already; [`Runs`] plays the part of segments in them.
 //! - [`disk`] is the seam below the file log: a real folder, or the simulated one of
 //!   `spindle-testkit`, which tears writes, loses what was not synced and runs full when a test
 //!   wants it to.
 //! - [`copy`] is what backups are made of: segments to read, and the check of a copy.
 //! - [`verify`] reads a folder and says whether it is sound, and can cut it where it is not (the `repair` module says how
-//!   that can be interrupted and what is kept). What the oldest segment is
-//!   and where the log ended stands in a small file beside the segments (the `bounds` module), so that a lost one is
-//!   missed.
+//!   that can be interrupted and what is kept). A small file beside the segments (the `bounds` module) says which
+//!   segment is the oldest and where the log ended, so that the loss of a segment is noticed.
 //!
 //! No runtime is involved: plain threads and blocking calls. The engine's log thread calls
 //! [`Log::submit`] for each record and then [`Log::next_ack`] for each, in order:

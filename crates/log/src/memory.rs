@@ -35,7 +35,7 @@ struct Records {
 struct Run {
     first: Position,
     bytes: u64,
-    /// Shared with those who read: a run is copied at most once for them, while it is open.
+    /// Shared with readers: a run is copied at most once for them, while it is open.
     records: Arc<Vec<Record>>,
 }
 

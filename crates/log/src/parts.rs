@@ -2,11 +2,11 @@
 //! distinguished from damage to the record.
 //!
 //! A frame's checksum covers the whole record: one bad bit anywhere, and nothing in it is proven.
-//! But CRCs add up. Whoever writes the records may name ranges of bytes and what their checksums
-//! were; put in the place of the bytes as they are now, they give the checksum of the whole as it
-//! was. If that one fits, all bytes outside the ranges are proven, as strictly as ever, the lengths
-//! and checksums of the ranges themselves included. That costs nothing when a record is written and
-//! nothing when it is read sound, and it works on every folder there is.
+//! But CRCs can be combined. The writer of the records may name ranges of bytes and the checksums
+//! that they had; with these in place of the bytes as they are now, the checksum of the whole as it
+//! was can be computed. If it fits, all bytes outside the ranges are proven as strictly as ever,
+//! including the lengths and checksums of the ranges. That costs nothing when a record is written
+//! or read sound, and it works on every existing folder.
 
 /// A range of a record's bytes and the CRC-32C it had when it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,8 +22,8 @@ pub struct CheckedPart {
 /// Names the parts of a record that may be damaged without the rest being worthless, in order and
 /// without overlap.
 ///
-/// It is asked about records that are damaged, so it MUST take any bytes. What it says is believed
-/// only when the frame's checksum bears it out.
+/// It is called with damaged records, so it MUST take any bytes. Its answer is believed only if the
+/// frame's checksum confirms it.
 pub type PartsOf = fn(&[u8]) -> Vec<CheckedPart>;
 
 /// For records that are either whole or worthless.

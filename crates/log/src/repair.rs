@@ -3,12 +3,13 @@
 //! Every file that a repair changes or takes out of the log is kept as it was in a folder inside, `repair-1` or the next
 //! number; it never deletes bytes.
 //!
-//! A repair can be interrupted anywhere and run again, with a folder of its own. What it drops is listed before anything
-//! moves, but that list may have been seen by nobody. So before the first file moves, an empty file `repair-1.begun` is
-//! durable, which the next start of a server removes. As long as it is there, whoever lists dropped records reads the
-//! files in `repair-1` and all later folders, too (`salvage.rs`). A list of its own, written beforehand, would say the
-//! same a second time: of records that may be as many as the log has, in one more format, and as what a repair was about
-//! to do. The kept files are what it did, and a list made of them is right when files were brought back meanwhile.
+//! A repair can be interrupted anywhere and run again, with a folder of its own. The records that it drops are listed
+//! before anything moves, but that list may never have been seen. So before the first file moves, an empty file
+//! `repair-1.begun` is durable, which the next start of a server removes. As long as it is there, a list of dropped
+//! records also covers the files in `repair-1` and all later folders (`salvage.rs`). A separate list, written
+//! beforehand, would repeat the same facts in one more format, for possibly as many records as the log has, and it
+//! would say what a repair was about to do. The kept files show what it did, and a list made from them is right even
+//! when files were brought back meanwhile.
 
 use crate::{
     bounds::{BOUNDS_FILE, Bounds, BoundsFile},
@@ -30,10 +31,10 @@ pub struct RepairReport {
     pub saved: Vec<String>,
 }
 
-/// Cuts the log before the damage. What is cut is saved before anything changes, and what proves
-/// the damage goes last: after a crash in between the log is still damaged at the same place, and
-/// can be repaired again. The bounds change last of all, in their place: there is no time without
-/// them, in which nothing would prove any more that the last records were durable.
+/// Cuts the log before the damage. What is cut is saved before anything changes, and the proof of
+/// the damage goes last: after a crash in between, the log is still damaged at the same place, and
+/// can be repaired again. The bounds change last of all, and in place: they are never missing,
+/// since without them nothing would prove any more that the last records were durable.
 pub(crate) fn cut(
     disk: &dyn Disk,
     found: &mut Survey,

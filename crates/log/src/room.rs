@@ -1,4 +1,4 @@
-//! How much room a disk has, for people and alerts: what the log can still claim it finds out itself.
+//! How much room a disk has, for people and alerts: the log itself finds out what it can still claim.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use nix::sys::statvfs::statvfs;
 /// The room of the file system that a folder is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Bytes that are free for whoever is not root.
+    /// Bytes that are free for users other than root.
     pub free_bytes: u64,
     /// Bytes of all of it, without what is kept for root.
     pub bytes: u64,

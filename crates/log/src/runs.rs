@@ -1,4 +1,4 @@
-//! Which records a log keeps that has no files: their positions and sizes, in runs.
+//! The records that a log without files keeps: their positions and sizes, in runs.
 //!
 //! Such a log can trim anywhere, but compaction wants to know what it costs to free some of it. So the
 //! positions are divided into runs of about equal bytes, which play the part of segments.

@@ -1,4 +1,4 @@
-//! What can still be read behind the end of the sound part of a log, and of what repairs took out of it.
+//! Finds what can still be read behind the end of the sound part of a log, and in what repairs took out of it.
 
 use std::{collections::BTreeMap, io, ops::ControlFlow, sync::Arc};
 
@@ -113,7 +113,8 @@ pub type EachDropped<'a> = &'a mut dyn FnMut(Dropped);
 /// What repairs have kept since the last start of a server.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// The files that say that one has begun. There is one at most, if nobody put others there.
+    /// The files that say that one has begun. There is at most one, unless others were put there by
+    /// hand.
     pub(crate) begun: Vec<String>,
     /// Their folders, oldest first.
     pub(crate) folders: Vec<String>,
@@ -193,7 +194,7 @@ impl Source {
         };
         let mut header = [0; SEGMENT_HEADER_BYTES];
         file.read_at(&mut header, 0)?;
-        // Of a damaged header this may still be right: then the frames' checksums fit.
+        // The salt of a damaged header may still be right: then the frames' checksums fit.
         let (salt, offset) = (salt_of(&header), SEGMENT_HEADER_BYTES as u64);
         Ok(Some(Self { name: name.to_owned(), file, salt, offset }))
     }
@@ -250,8 +251,8 @@ impl Listing<'_> {
     }
 }
 
-/// Lists what stands behind the sound part of the log and does not stay: what a repair of the damage takes out of it, or
-/// the next start of a server as its `tail`, and what repairs have kept before that.
+/// Lists the records behind the sound part of the log that do not stay: those that a repair of the damage takes out of
+/// it, or the next start of a server as its `tail`, and those that earlier repairs have kept.
 pub(crate) fn list_dropped(
     disk: &dyn Disk,
     found: &Survey,

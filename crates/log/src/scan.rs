@@ -51,7 +51,7 @@ impl From<io::Error> for NoFrame {
     }
 }
 
-/// What a segment's bytes come from, which is asked for them in order.
+/// The source of a segment's bytes, which are asked for in order.
 pub(crate) trait Source {
     /// Reads into `buffer` from `offset`; fewer bytes than asked for only at the end of the file.
     fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;

@@ -1,8 +1,8 @@
-//! What a log adds that several nodes share.
+//! The additional contract of a log that several nodes share.
 //!
 //! One node leads: it has won the append of a record of its epoch, and appends. The others follow:
-//! they read what is committed, in order. Only the log decides who leads. Whatever nodes announce to
-//! each other past it is a hint, that may come late, twice or not at all.
+//! they read what is committed, in order. Only the log decides who leads. What nodes announce to
+//! each other outside the log is a hint, which may come late, twice or not at all.
 
 use std::time::Duration;
 
@@ -33,9 +33,9 @@ pub type OnAnnouncement = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// appends learns of others by [`Ack::Conflict`](crate::Ack::Conflict); after that, or an error of
 /// [`Log::next_ack`], it MUST open the log anew.
 pub trait SharedLog: Log {
-    /// Asks the log itself where it ends, which is then [`Log::next`]. What was committed before
-    /// the call, by whomever, MUST be below that: this is how a node finds out that it has read all
-    /// there is. Not to be called by a process that has records on their way.
+    /// Asks the log itself where it ends, which is then [`Log::next`]. All records committed before
+    /// the call, by any process, MUST be below that: this is how a node finds out that it has read
+    /// everything. Not to be called by a process that has records on their way.
     fn refresh(&self) -> Result<Position, ReadError>;
 
     /// Waits until a record is known to be committed at `position` or behind it, at most `timeout`,
@@ -47,15 +47,15 @@ pub trait SharedLog: Log {
     /// [`ANNOUNCEMENT_BYTES_MAX`]. Returns at once; what cannot be sent now is dropped.
     fn announce(&self, bytes: &[u8]);
 
-    /// Who is called with what others announce. One only, the newest; it may hear its own
-    /// announcements, too.
+    /// Sets the listener that is called with the announcements of others. There is only one, the
+    /// newest; it may hear announcements of its own process, too.
     fn on_announcement(&self, listener: OnAnnouncement);
 
     /// Which log this is: a text that it got when it was made, and no other log has.
     fn log_id(&self) -> String;
 
-    /// How the servers are that keep it. Returns at once: a log that was opened for a node asks them every few seconds.
-    /// For people; nothing is decided by it.
+    /// The health of the servers that keep it. Returns at once: a log that was opened for a node asks them every few
+    /// seconds. For people; nothing is decided by it.
     fn health(&self) -> LogHealth;
 
     /// All records of a backup are in a log that was opened with [`Opening::Restore`]: nodes may open it from here on,

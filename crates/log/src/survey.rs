@@ -24,7 +24,7 @@ pub(crate) struct Survey {
     pub(crate) foreign: Vec<String>,
     /// What repairs have kept since the last start.
     pub(crate) kept: Kept,
-    /// Segments that a crash left of a trim.
+    /// Segments that a crash during a trim has left.
     pub(crate) trimmed: Vec<String>,
     /// Where the log must begin and end; none in a folder of an older release.
     pub(crate) bounds: Option<BoundsFile>,
@@ -265,7 +265,7 @@ fn read_all(
     let (reader, ahead) = read_ahead(files.collect());
     thread::scope(|scope| {
         scope.spawn(|| reader.run());
-        // Dropped in here: that ends the reader, whom the scope waits for.
+        // Dropped in here: that ends the reader, which the scope waits for.
         let mut ahead = ahead;
         let mut before = None;
         for (index, segment) in segments.iter_mut().enumerate() {
@@ -287,8 +287,8 @@ fn read_all(
 }
 
 /// Reads the frames of one segment, up to the position of the next segment or to the first that is not good. Says what
-/// is wrong with that one if it is damage: when anything behind it proves that it was durable once. Without proof it is
-/// the tail that a crash left. Records of which parts are rotten are proven by `durable`, too.
+/// is wrong with that one if it is damage, that is, if anything behind it proves that it was durable once. Without such
+/// proof it is the tail that a crash left. Records of which parts are rotten are proven by `durable`, too.
 fn frames(
     segment: &mut Surveyed,
     source: AheadOf<'_>,
@@ -317,8 +317,8 @@ fn frames(
         };
         if frame.damaged {
             let (offset, end) = (frame.start, frames.offset());
-            // If it was never synced it is no damage but where a crash tore the tail, like any bad frame: the log ends
-            // before it.
+            // If it was never synced it is not damage but the place where a crash tore the tail, like any bad frame:
+            // the log ends before it.
             let may_be_torn = upto.is_none() && position >= durable;
             if may_be_torn && !proof_behind(segment, position, end)? {
                 return Ok(None);

@@ -42,7 +42,7 @@ pub struct VerifyReport {
     /// The first record that should be there and is not.
     pub damage: Option<Damage>,
     /// Records of which parts that carry their own checksum are damaged. They count as records: a
-    /// server starts with them, and whoever wrote them knows what the damage comes to.
+    /// server starts with them, and their writer knows what the damage means.
     pub damaged_parts: Vec<Place>,
     /// What the repair did.
     pub repair: Option<RepairReport>,
@@ -96,10 +96,10 @@ pub fn verify(disk: &dyn Disk, repair: bool) -> VerifyReport {
     verify_with(disk, repair, no_parts, &mut |_| {}, &mut |_| {})
 }
 
-/// As [`verify`], and hands over every sound record, oldest first: what a server would fold if it
-/// started on the folder as it is, or as the repair leaves it. Then `dropped` gets what is not among them, as far as it
-/// can be read: what a repair takes out of the log, or the next start behind its end, and what repairs have taken out
-/// since the last start, so that the list is whole however often a repair is interrupted.
+/// As [`verify`], and hands over every sound record, oldest first: the records that a server would fold if it started
+/// on the folder as it is, or as the repair leaves it. Then `dropped` gets the others, as far as they can be read:
+/// those that a repair takes out of the log, or that the next start removes behind its end, and those that repairs have
+/// taken out since the last start, so that the list is complete however often a repair is interrupted.
 ///
 /// `parts_of` is what the server opens the log with: damage to nothing but such parts is reported, and no reason to cut.
 pub fn verify_with(
@@ -137,8 +137,8 @@ fn fill(
     each: &mut dyn FnMut(Stored),
     dropped: EachDropped<'_>,
 ) -> Result<(), OpenError> {
-    // Without a log there is nothing to lock, and a lock file must not appear in a folder
-    // that is somebody else's.
+    // Without a log there is nothing to lock, and a lock file must not appear in a folder that
+    // belongs to something else.
     let names = disk.list().map_err(OpenError::failed(disk, "list", ""))?;
     let is_log = |name: &String| {
         matches!(file_kind(name), FileKind::Segment(_) | FileKind::Bounds | FileKind::Begun(_))

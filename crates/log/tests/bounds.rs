@@ -31,7 +31,7 @@ fn folder(in_order: bool) -> SimDisk {
     disk
 }
 
-/// Makes a folder what a release left that knew no bounds.
+/// Makes a folder look like one of a release that knew no bounds.
 fn without_bounds(disk: &SimDisk) {
     for name in segments(disk) {
         let mut bytes = disk.contents(&name).expect("there");
@@ -47,7 +47,8 @@ fn remove(disk: &SimDisk, name: &str) {
     disk.remove(name).and_then(|()| disk.sync_folder()).expect("removed");
 }
 
-/// Why a folder is refused, where, and that verifying says the same and changes nothing.
+/// Returns why and where a folder is refused; checks that verifying says the same and changes
+/// nothing.
 fn refusal(disk: &SimDisk) -> (Position, &'static str) {
     let files = || -> Vec<_> {
         let names = disk.names().into_iter().filter(|name| name != "lock");
@@ -439,7 +440,7 @@ fn a_full_disk_does_without_bounds_until_there_is_room() {
     assert!(disk.contents("bounds").is_some());
 }
 
-/// What a trim needs of a full disk is there already.
+/// A trim needs no new room of a full disk.
 #[test]
 fn a_trim_needs_no_room_for_the_bounds() {
     let disk = folder(false);
@@ -464,7 +465,7 @@ fn bounds_that_cannot_be_written_stop_the_log_for_good() {
     assert_eq!(open(&disk).next(), Position(100));
 }
 
-/// Bits of any files, in folders that were stopped in order and others.
+/// Flips bits of any files, in folders that were stopped in order and in others.
 #[test]
 fn whatever_is_damaged_is_refused_or_harmless_and_a_repair_leaves_a_log_that_opens() {
     let (mut refused, mut opened) = (0, 0);

@@ -54,7 +54,7 @@ fn the_file_log_conforms_in_a_directory() {
     }
 }
 
-/// The double of a log behind a network keeps the contract, too: what is tested on it holds on others.
+/// The test double of a log behind a network keeps the contract, too, so tests on it are valid for others.
 #[test]
 fn a_log_behind_a_network_conforms() {
     let weather = Weather::CALM;

@@ -1,5 +1,5 @@
-//! Seeded crashes: whatever the power cut leaves, the log is what was acknowledged and a prefix of
-//! what was submitted after it.
+//! Seeded crashes: whatever the power cut leaves, the log has all acknowledged records and a prefix
+//! of those submitted after them.
 
 mod common;
 
@@ -133,7 +133,7 @@ fn live(seed: u64, options: &FileLogOptions) -> Result<(), String> {
             disk.cut_power_after(random.below(90));
         }
         match open_shown(&disk, options.clone()) {
-            // It went while the first spare was made, which is no reason not to start.
+            // The power went while the first spare was made, which is no reason not to start.
             Ok(_) if !disk.is_powered() => disk.crash(),
             Ok(log) => {
                 model.check(&log).map_err(|error| format!("seed {seed}: {error}"))?;

@@ -184,8 +184,8 @@ fn a_record_that_rots_while_the_log_is_open_is_told_by_a_read() {
 
 #[test]
 fn bytes_that_look_like_a_later_record_prove_nothing() {
-    // Somebody stores a copy of a real frame, of this very file, as a record; then the power goes
-    // and tears the record's own header off.
+    // A client stores a copy of a real frame of this very file as a record; then a power cut tears
+    // the record's own header off.
     let (disk, bytes) = folder_with(5);
     let mut forged = bytes[frame_start(4)..frame_start(5)].to_vec();
     let forged_position = &mut forged[8..16];

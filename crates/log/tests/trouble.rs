@@ -163,7 +163,7 @@ fn a_full_disk_leaves_the_reserve_then_refuses_and_recovers() {
     check_numbered(&open(&disk), 0, next.0 + 100, 100);
 }
 
-/// Whoever has used up the file descriptors has not filled the disk, but what is left of the log is a reserve, too.
+/// A process without free file descriptors has not filled the disk, but what is left of the log is a reserve, too.
 #[test]
 fn a_log_that_cannot_prepare_a_segment_for_another_reason_than_room_cannot_grow() {
     let disk = SimDisk::new(1);
@@ -325,7 +325,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// An open one, what tells that somebody came when it was closed, and what lets them go.
+    /// An open gate, the end that tells that a thread came while it was closed, and the end that
+    /// lets it go.
     fn new() -> (Arc<Gate>, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (entered, at_the_gate) = mpsc::sync_channel(1);
         let (let_go, leave) = mpsc::channel();

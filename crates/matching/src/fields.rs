@@ -27,7 +27,7 @@ impl Paths {
     /// Where the walk begins.
     pub const ROOT: usize = 0;
 
-    /// The number of the field a pointer leads to.
+    /// The number of the field that a pointer leads to.
     pub fn add(&mut self, pointer: &Pointer) -> usize {
         let mut at = Paths::ROOT;
         for step in &pointer.steps {
@@ -49,12 +49,12 @@ impl Paths {
         })
     }
 
-    /// The child a member of an object is.
+    /// The child for a member of an object.
     pub fn member(&self, node: usize, key: &str) -> Option<usize> {
         self.nodes[node].children.iter().find(|(step, _)| step.key == key).map(|(_, child)| *child)
     }
 
-    /// The child a place in an array is.
+    /// The child for a place in an array.
     pub fn element(&self, node: usize, index: u64) -> Option<usize> {
         let mut children = self.nodes[node].children.iter();
         children.find(|(step, _)| step.index == Some(index)).map(|(_, child)| *child)
@@ -81,7 +81,7 @@ impl<'p, 'a> Found<'p, 'a> {
         }
     }
 
-    /// A key stands twice in its object: only its last value counts.
+    /// Forgets an earlier value of a key that is twice in its object: only the last value counts.
     pub fn forget(&mut self, node: usize) {
         self.set(node, Field::Absent);
         for (_, child) in &self.paths.nodes[node].children {

@@ -1,5 +1,5 @@
-//! Fields of JSON. Values that no pointer leads to are skipped without recursion, so the depth that
-//! costs stack is that of the pointers.
+//! Fields of JSON. Values that no pointer leads to are skipped without recursion, so only the depth
+//! of the pointers costs stack.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use crate::fields::{Found, Paths};
 use crate::value::Field;
 
-/// Finds the fields of a JSON text; none of them in what is no JSON.
+/// Finds the fields of a JSON text; none if the text is not JSON.
 pub(super) fn find<'p, 'a>(paths: &'p Paths, payload: &'a [u8]) -> Found<'p, 'a> {
     let mut found = Found::nothing(paths);
     let mut json = serde_json::Deserializer::from_slice(payload);

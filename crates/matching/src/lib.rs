@@ -3,7 +3,7 @@
 //! `spec` is the vocabulary, `encoding` its bytes in a constraint, `rules` a compiled set of
 //! matchers. `fields` finds the fields that matchers test in a payload by their `pointer`s, with
 //! `json` and `msgpack` as readers. The crate is a function from a queue's name and a payload to
-//! labels, and knows no engine.
+//! labels, and does not depend on the engine.
 
 mod encoding;
 mod fields;

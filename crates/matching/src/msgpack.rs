@@ -1,5 +1,5 @@
-//! Fields of MessagePack. The reader is total: any bytes are either a value or not one, and what no
-//! pointer leads to is skipped without recursion.
+//! Fields of MessagePack. The reader is total: any bytes are either a value or not one, and values
+//! that no pointer leads to are skipped without recursion.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use spindle_msgpack::{Head, read_head};
 use crate::fields::{Found, Paths};
 use crate::value::Field;
 
-/// Finds the fields of a MessagePack value; none of them in what is not exactly one value.
+/// Finds the fields of a MessagePack value; none if the bytes are not exactly one value.
 pub(super) fn find<'p, 'a>(paths: &'p Paths, payload: &'a [u8]) -> Found<'p, 'a> {
     let mut found = Found::nothing(paths);
     let mut reader = Reader { rest: payload };
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A key of a map, and which child it is. Keys that are not text are none.
+    /// A key of a map, and which child it is. Keys that are not text have no child.
     fn key(&mut self, paths: &Paths, node: usize) -> Option<Option<usize>> {
         let head = self.head()?;
         match field(head) {
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over so many values. Each takes at least a byte, so the loop ends with the payload.
+    /// Skips so many values. Each takes at least a byte, so the loop ends with the payload.
     fn skip(&mut self, values: u64) -> Option<()> {
         let mut left = values;
         while left > 0 {
@@ -80,7 +80,7 @@ fn field(head: Head<'_>) -> Field<'_> {
         Head::Bool(value) => Field::Bool(value),
         Head::Int(number) => Field::Int(number),
         Head::Float(number) => Field::Float(number),
-        // Text that is no UTF-8 is bytes.
+        // Text that is not UTF-8 counts as bytes.
         Head::Text(bytes) => std::str::from_utf8(bytes)
             .map_or(Field::Bin(bytes), |text| Field::Text(Cow::Borrowed(text))),
         Head::Bin(bytes) => Field::Bin(bytes),

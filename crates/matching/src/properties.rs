@@ -1,5 +1,6 @@
-//! Matchers held against any payload: `serde_json` says what is where, and a payload says the same
-//! in JSON and in MessagePack. The fuzz target `constraint_matchers` asks the same of more bytes.
+//! Matchers tried on any payload: `serde_json` says what is where, and a payload must give the same
+//! in JSON and in MessagePack. The fuzz target `constraint_matchers` checks the same with more
+//! bytes.
 
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
@@ -16,7 +17,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
         (-300..300_i64).prop_map(Value::from),
-        // What text and bytes both hold to the last digit.
+        // Numbers that text and bytes both hold to the last digit.
         any::<i32>().prop_map(|halves| Value::from(f64::from(halves) / 2.0)),
         "[a-c~/0-9é\"\\\\ ]{0,40}".prop_map(Value::from),
     ];
@@ -139,7 +140,8 @@ proptest! {
         packed(&value, &mut msgpack);
         for pointer in [there, elsewhere] {
             let field = value.pointer(&pointer);
-            // A tilde stands before 0 or 1 in a pointer; what has another one is none.
+            // In a pointer a tilde stands before 0 or 1; a text with any other tilde is not a
+            // pointer.
             let is_pointer =
                 pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
             let Some(path) = is_pointer.then(|| three(&pointer, field)) else {
@@ -176,7 +178,7 @@ proptest! {
                 let at = at.index(bytes.len());
                 bytes[at] = *byte;
             }
-            // Whatever is left of it: either there is a field or there is none.
+            // However much of it is left, the field is either there or not.
             prop_assert_eq!(path.labels(b"q", &bytes, kind).len(), 1);
             if kind == Type::Json && serde_json::from_slice::<IgnoredAny>(&bytes).is_err() {
                 prop_assert_eq!(numbers(&path.labels(b"q", &bytes, kind)), [2]);

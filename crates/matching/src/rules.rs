@@ -16,7 +16,7 @@ use crate::spec::{Matcher, PER_FAIR_KEY, Test};
 use crate::value::key_value;
 use crate::{json, msgpack};
 
-/// Larger payloads are not read: none of their fields are there.
+/// Larger payloads are not read: all their fields count as absent.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A payload, as matchers see it. Types are declared, never guessed.
@@ -42,7 +42,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What jobs of one constraint have limits of their own by.
+/// By what the jobs of one constraint are told apart that have limits of their own.
 #[derive(Clone, Copy, Debug)]
 enum Per {
     /// The field of this number.
@@ -76,7 +76,7 @@ pub struct RuleSet {
     paths: Paths,
 }
 
-/// What a payload says of a new job.
+/// What is found out about a new job from its payload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Matched {
     /// Which constraint values it falls under, see [`RuleSet::labels`].
@@ -86,7 +86,8 @@ pub struct Matched {
 }
 
 impl RuleSet {
-    /// Compiles the matchers of constraints. Counts of jobs left out go on from the set `before`.
+    /// Compiles the matchers of constraints. Counts of jobs left out continue from the set
+    /// `before`.
     pub fn new(revision: u64, constraints: &[Constraint], before: Option<&RuleSet>) -> RuleSet {
         let mut paths = Paths::default();
         let rules = constraints.iter().map(|constraint| {
@@ -111,7 +112,7 @@ impl RuleSet {
     }
 
     /// The same constraints, and queues that are fair by a field: their names, and JSON Pointers. A
-    /// pointer that is none leads to no field.
+    /// text that is not a pointer leads to no field.
     #[must_use]
     pub fn with_fair_queues(
         mut self,
@@ -130,7 +131,7 @@ impl RuleSet {
         self.revision
     }
 
-    /// Whether nothing of a new job is to be found out.
+    /// Whether nothing has to be found out about new jobs.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.fair.is_empty()
     }
@@ -160,7 +161,8 @@ impl RuleSet {
         self.labels_by((queue, key), document, current, &mut None)
     }
 
-    /// All that is to be found out of a new job. `given` is the key that it came with, if it did.
+    /// All that has to be found out about a new job. `given` is the key that it came with, if it
+    /// did.
     pub fn matched(&self, queue: &[u8], given: Option<&[u8]>, document: Document<'_>) -> Matched {
         let mut found = None;
         let field = self.fair.get(queue).filter(|_| given.is_none());

@@ -10,7 +10,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Conditions of one matcher.
 const CONDITIONS_MAX: usize = 16;
 /// What `per` says in the place of a pointer: every key of the jobs has limits of its own. No JSON
-/// Pointer is called like this.
+/// Pointer looks like this.
 pub const PER_FAIR_KEY: &str = "fair_key";
 /// Values of one `in`.
 const VALUES_MAX: usize = 64;
@@ -87,7 +87,7 @@ pub enum Test {
     Absent,
 }
 
-/// A value a field is held against. Whole numbers and fractions compare as numbers.
+/// A value that a field is compared with. Whole numbers and fractions compare as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// Null.
@@ -130,7 +130,7 @@ pub enum SpecError {
     /// A value that is too long.
     #[error("a value of a condition is at most {VALUE_BYTES_MAX} bytes")]
     Value,
-    /// `lt` and its like need something that has an order.
+    /// `lt` and the like need a value that has an order.
     #[error("lt, le, gt and ge compare numbers or texts")]
     NoOrder,
     /// `in` without values, or with too many.

@@ -140,7 +140,7 @@ fn every_value_of_the_per_field_has_a_label_of_its_own() {
     assert_ne!(alice, value(json(r#"{"user":"bob"}"#)));
     assert_ne!(value(json(r#"{"user":1}"#)), value(json(r#"{"user":"1"}"#)));
     assert_eq!(value(json(r#"{"user":1}"#)), value(json(r#"{"user":1.0}"#)));
-    // Jobs without the field share a limit, and so do those nobody can look into.
+    // Jobs without the field share a limit, and so do those whose payload cannot be read.
     assert_eq!(value(json("{}")), value(Document::Opaque));
     assert_eq!(value(json(r#"{"user":{"id":1}}"#)), value(json(r#"{"user":{"id":2}}"#)));
     // The same value in MessagePack: {"user": "alice"}.
@@ -204,7 +204,7 @@ fn what_is_no_document_has_no_fields() {
     for bytes in packed {
         assert!(matches(&absent, Document::new(bytes, Type::Msgpack)), "{bytes:x?}");
     }
-    // Nobody guesses: JSON that is declared as bytes is bytes.
+    // Types are not guessed: JSON that is declared as bytes is bytes.
     assert!(matches(&absent, Document::new(b"{\"n\":1}", Type::Bytes)));
     assert!(!matches(&absent, Document::new(b"{\"n\":1}", Type::Json)));
 }

@@ -79,7 +79,8 @@ impl Field<'_> {
     }
 
     /// The key of a job for fair shares: a text as it stands, a number in digits, `true` or `false`,
-    /// binary data in hexadecimal digits; cut to the length of the longest key. Nothing else is one.
+    /// binary data in hexadecimal digits; cut to the length of the longest key. No other value is a
+    /// key.
     pub fn fair_key(&self) -> Option<Bytes> {
         let text = match self {
             Field::Text(text) => Cow::Borrowed(text.as_ref()),
@@ -100,8 +101,8 @@ impl Field<'_> {
     }
 
     /// What distinguishes values under `per`: 64 bits that stay the same for ever, since levels of
-    /// buckets are kept by them. Of a cryptographic hash, so that nobody can make up a value that
-    /// shares another's limit. All objects are one value, and all arrays.
+    /// buckets are kept by them. They come from a cryptographic hash, so that nobody can make up a
+    /// value that shares another's limit. All objects count as one value, and so do all arrays.
     pub fn label_value(&self) -> u64 {
         let mut hash = Sha256::new();
         match self {
@@ -130,8 +131,8 @@ impl Field<'_> {
     }
 }
 
-/// What distinguishes keys: the same as of a text that says the same. All jobs without key are as
-/// those without a field.
+/// What distinguishes keys: the same number as for a field with the same text. Jobs without a key
+/// count like those without the field.
 pub(super) fn key_value(key: &[u8]) -> u64 {
     if key.is_empty() {
         return Field::Absent.label_value();
@@ -145,7 +146,7 @@ pub(super) fn key_value(key: &[u8]) -> u64 {
 fn value_of(hash: Sha256) -> u64 {
     let digest: [u8; 32] = hash.finalize().into();
     let (first, _) = digest.split_first_chunk().expect("32 bytes begin with 8");
-    // 0 is for constraints without `per`, and the highest for what has no room.
+    // 0 is for constraints without `per`, and the highest for values that have no room.
     u64::from_be_bytes(*first).clamp(1, Label::OVERFLOW - 1)
 }
 

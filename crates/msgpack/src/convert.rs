@@ -10,8 +10,8 @@
 //! | a key that is no text | the key's JSON as a text; of equal keys the last one holds |
 //! | a key that is an array, a map or an ext | its MessagePack as a text in base64 |
 //!
-//! The JSON of a key with keys of its own would double with each level:
-//! a few bytes of MessagePack could come to more than any memory.
+//! The JSON of a key with keys of its own would double in size with each level: a few bytes of
+//! MessagePack could exceed any memory.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -83,14 +83,14 @@ pub fn to_json_text(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
     Ok(serde_json::to_vec(&value).expect("a value of texts, numbers and maps is JSON"))
 }
 
-/// One value in MessagePack that is serialized as JSON, by the table above. Nothing is built for it: the
-/// JSON of small values takes much more memory than their bytes. So equal keys are written as they come,
-/// and whoever reads them takes the last.
+/// One value in MessagePack that is serialized as JSON, by the table above. No tree is built for it,
+/// because the JSON of small values takes much more memory than their bytes. So equal keys are all
+/// written, in their order, and the reader takes the last.
 #[derive(Clone, Debug)]
 pub struct AsJson<T>(T);
 
 impl<T: AsRef<[u8]>> AsJson<T> {
-    /// The value that the bytes are, and nothing else: it nests no deeper than it may.
+    /// The bytes as exactly one value, which nests no deeper than it may.
     pub fn of(bytes: T) -> Result<AsJson<T>, WireError> {
         check(bytes.as_ref())?;
         Ok(AsJson(bytes))
@@ -137,13 +137,13 @@ impl Serialize for Rest<'_> {
         match self.take().map_err(S::Error::custom)? {
             Head::Nil => serializer.serialize_unit(),
             Head::Bool(value) => serializer.serialize_bool(value),
-            // All but those above 2^63 fit the first.
+            // All but those from 2^63 on fit the first.
             Head::Int(value) => match (i64::try_from(value), u64::try_from(value)) {
                 (Ok(value), _) => serializer.serialize_i64(value),
                 (_, Ok(value)) => serializer.serialize_u64(value),
                 _ => serializer.serialize_unit(),
             },
-            // One that is no number is null in JSON.
+            // A float that is not a number is null in JSON.
             Head::Float(value) => serializer.serialize_f64(value),
             Head::Text(text) => serializer.serialize_str(&String::from_utf8_lossy(text)),
             Head::Bin(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),

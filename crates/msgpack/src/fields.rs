@@ -3,7 +3,7 @@
 use crate::error::WireError;
 use crate::scan::{Head, check, read_head, value_len};
 
-/// A message taken apart: what the fields it may have are, as MessagePack. Others are passed over.
+/// A message taken apart: its known fields, each as MessagePack. Others are skipped.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     known: Vec<(&'static str, &'a [u8])>,
@@ -39,7 +39,7 @@ impl<'a> Fields<'a> {
         self.known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// A field that is there, if `read` takes it: nil stands for one that is not.
+    /// A field that is there, if `read` accepts it. Nil counts as an absent field.
     fn take<T>(
         &self,
         field: &'static str,
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
     /// A field that is an integer. JSON, and languages with one type of numbers, may write it
     /// with a fraction of zero.
     pub fn int(&self, name: &'static str) -> Result<Option<i128>, WireError> {
-        // Beyond these a float stands for many integers.
+        // Beyond this range a float can stand for many integers.
         let sure = i64::MIN as f64 + 1.0..u64::MAX as f64;
         self.take(name, "an integer", |head, _| match head {
             Head::Int(value) => Some(value),
@@ -88,14 +88,14 @@ impl<'a> Fields<'a> {
         self.take(name, "a map", is_map)
     }
 
-    /// A field that is a time in seconds, whole or not, in milliseconds: rounded up, so that a
-    /// little time is not none.
+    /// A field that is a time in seconds, whole or not, in milliseconds: rounded up, so that a very
+    /// short time does not become zero.
     pub fn seconds_ms(&self, name: &'static str, max_ms: u64) -> Result<Option<u64>, WireError> {
         let ms = self.take(name, "a number of seconds", |head, _| match head {
             Head::Int(seconds) => {
                 Some(u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1000)))
             }
-            // What is no number at all is below nothing, and what is too large saturates.
+            // NaN counts as below zero, and too large a number saturates.
             Head::Float(seconds) => Some((seconds > 0.0).then(|| (seconds * 1000.0).ceil() as u64)),
             _ => None,
         })?;

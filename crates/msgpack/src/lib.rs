@@ -1,8 +1,9 @@
-//! MessagePack read and written, and how it reads as JSON. The only reader of it in the server:
-//! LightJQ's bodies, payloads that constraints look into, and results shown as JSON go through it.
+//! Reading and writing MessagePack, and converting it to JSON. This is the only reader of it in the
+//! server: LightJQ's bodies, payloads that constraints look into, and results shown as JSON go
+//! through it.
 //!
 //! All readers are total: whatever the bytes, they return, in time and memory linear in them, and
-//! never nest deeper than [`DEPTH_MAX`].
+//! never go deeper than [`DEPTH_MAX`].
 
 mod convert;
 mod error;

@@ -103,7 +103,7 @@ impl Pack {
         self
     }
 
-    /// The last so many bytes of a number, behind its marker.
+    /// The last so many bytes of a number, after its marker.
     fn tail(&mut self, marker: u8, bytes: &[u8; 8], count: usize) {
         self.0.push(marker);
         self.0.extend(bytes.iter().skip(bytes.len() - count));

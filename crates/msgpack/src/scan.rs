@@ -37,7 +37,7 @@ impl Head<'_> {
     }
 }
 
-/// Reads what begins here, and gives what is behind it.
+/// Reads the head at the beginning of the bytes, and returns it with the bytes after it.
 pub fn read_head(bytes: &[u8]) -> Result<(Head<'_>, &[u8]), WireError> {
     let mut at = Cursor(bytes);
     let marker = at.byte()?;
@@ -79,7 +79,7 @@ pub fn read_head(bytes: &[u8]) -> Result<(Head<'_>, &[u8]), WireError> {
     Ok((head, at.0))
 }
 
-/// How many bytes the value takes that begins here. Never recurses: a value that nests a million
+/// How many bytes the value at the beginning takes. Never recurses: a value that nests a million
 /// deep costs nothing but an error.
 pub fn value_len(bytes: &[u8]) -> Result<usize, WireError> {
     let mut rest = bytes;
@@ -96,7 +96,7 @@ pub fn value_len(bytes: &[u8]) -> Result<usize, WireError> {
             open.push(members);
             continue;
         }
-        // That value is whole, and with it every level it was the last one of.
+        // That value is complete, and with it every level of which it was the last.
         while let Some(left) = open.last_mut() {
             *left -= 1;
             if *left > 0 {

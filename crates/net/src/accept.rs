@@ -39,7 +39,7 @@ pub(crate) struct Arrival {
     pub(crate) door: usize,
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    /// Who it is, if that is known: then TLS has ended elsewhere, and plain bytes come.
+    /// The client, if it is known already: then its TLS has ended elsewhere, and plain bytes come.
     pub(crate) known: Option<Peer>,
     pub(crate) permit: Permit,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Accepted {
     One(Arrival),
     /// One that was refused, or had gone: there may be another.
     Nobody,
-    /// None waits: the listeners wake us, or a sweep does.
+    /// No connection waits: an event of the listeners or a sweep wakes the reactor.
     Nothing,
 }
 

@@ -27,7 +27,7 @@ pub struct BindError {
 /// [`Server::start`](crate::Server::start).
 pub struct BoundDoor {
     pub(crate) door: Arc<dyn Door>,
-    /// None: it serves only what it is given.
+    /// None: the door serves only the connections that it is given.
     pub(crate) listener: Option<TcpListener>,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) tls: ListenerTls,
@@ -63,8 +63,8 @@ pub fn bind(door: Arc<dyn Door>, addr: SocketAddr) -> Result<BoundDoor, BindErro
     }
 }
 
-/// Takes an address for `door` that was claimed by [`listen`] before: for a process that keeps its
-/// addresses while it opens and closes its doors.
+/// Gives `door` an address that [`listen`] has claimed before: for a process that keeps its addresses
+/// while it opens and closes its doors.
 ///
 /// # Errors
 ///

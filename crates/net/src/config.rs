@@ -15,7 +15,7 @@ pub struct NetConfig {
     pub reactors: usize,
     /// What a client may not exceed.
     pub limits: Limits,
-    /// What all clients together make the server hold.
+    /// Budgets of the memory that all clients together make the server hold.
     pub budgets: Budgets,
     /// How many connections may be open; shared with the other listeners of the server.
     pub places: Places,
@@ -102,7 +102,7 @@ pub(crate) struct SweepLimits {
 impl SweepLimits {
     pub(crate) fn of(limits: &Limits) -> SweepLimits {
         let interval_ns = limits.sweep_interval().as_nanos();
-        // One more than needed, because a stamp is taken somewhere between two sweeps.
+        // One more sweep, because a stamp is taken somewhere between two sweeps.
         let sweeps = |limit: Duration| {
             u64::try_from(limit.as_nanos().div_ceil(interval_ns)).unwrap_or(u64::MAX - 1) + 1
         };

@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     /// Who it is, if that was known when it came.
     pub(crate) known: Option<Peer>,
     pub(crate) transport: Transport,
-    /// There once it is known how the client speaks, gone once `on_closed` was called.
+    /// Some once it is known how the client speaks, none again once `on_closed` was called.
     pub(crate) session: Option<OpenSession>,
     /// What the session did not consume, and what came while it waited.
     pub(crate) input: BytesMut,
@@ -80,9 +80,9 @@ pub(crate) struct Connection {
     pub(crate) unseen: usize,
     /// Its last read brought much: it is read in turn with others like it.
     pub(crate) is_bulk: bool,
-    /// Listed among them.
+    /// Whether it is listed among those.
     pub(crate) is_queued: bool,
-    /// The socket takes no more; it wakes us when it does again.
+    /// The socket takes no more; an event comes when it does again.
     write_blocked: bool,
     /// Our side is shut.
     is_shut: bool,
@@ -184,8 +184,8 @@ impl Connection {
         connection
     }
 
-    /// Lets the session work on what it has left, or else reads once and lets it work on that.
-    /// Returns how many bytes it was at most.
+    /// Lets the session work on the input it has left, or else reads once and lets it work on that.
+    /// Returns an upper bound of the bytes worked on.
     pub(crate) fn read(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) -> usize {
         if self.has_rest() {
             self.go_on(buffers);
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Whether enough is unsent that a session may leave whole requests for later.
+    /// Whether so much is unsent that a session may leave whole requests for later.
     pub(crate) fn is_holding_back(&self) -> bool {
         self.out.pending_bytes() > HOLD_BACK_BYTES_MIN
     }
@@ -380,8 +380,8 @@ impl Connection {
         }
     }
 
-    /// Ends the session. What has sent everything then shuts our side and waits for the client to
-    /// do the same; what is dead stays dead.
+    /// Ends the session. A connection that has sent everything then shuts our side and waits for the
+    /// client to do the same; a dead connection stays dead.
     pub(crate) fn end(&mut self, cohort: &mut Cohort, buffers: &mut TurnBuffers) {
         cohort.leaves(&mut self.guest);
         if let Some(session) = self.session.take() {
@@ -397,7 +397,7 @@ impl Connection {
         self.out.shrink();
         self.count_held();
         self.shut();
-        // Whatever is left to read is read by the next wake, or closes with the linger timeout.
+        // The rest is read at the next wake, or the linger timeout closes the connection.
         let _ = self.read(cohort, buffers);
     }
 
@@ -412,7 +412,7 @@ impl Connection {
                         self.stage = Stage::Dead;
                     }
                 }
-                // It says when it takes more, or the linger timeout ends it.
+                // An event comes when the socket takes more, or the linger timeout ends it.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.stage = Stage::Dead,
@@ -490,7 +490,7 @@ impl Connection {
     }
 }
 
-/// From so many unconsumed bytes on, reads go behind them.
+/// With so many unconsumed bytes or more, reads go straight behind them.
 const DIRECT_READ_BYTES_MIN: usize = 16 * 1024;
 /// A session may leave whole requests in its input when its outbox holds more than this. Part of
 /// the contract in the crate's documentation.
@@ -499,9 +499,9 @@ const HOLD_BACK_BYTES_MIN: usize = 64 * 1024;
 const IDLE_INPUT_BYTES_MAX: usize = 4 * 1024;
 /// A read takes at most this much of a connection that has not sent much before.
 const FIRST_READ_BYTES: usize = 16 * 1024;
-/// Who sends no more at a time is read at once, not in turn: a request or two.
+/// A client that sends no more than this at a time is read at once, not in turn: a request or two.
 const LIGHT_READ_BYTES_MAX: usize = 1024;
-/// The share of one connection in a turn, so that one that takes at the speed of memory does not
+/// The share of one connection in a turn, so that a client that reads at the speed of memory does not
 /// keep the others waiting.
 const WRITES_PER_TURN: usize = 4;
 const WRITE_BYTES_MAX: usize = 128 * 1024;

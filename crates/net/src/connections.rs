@@ -5,8 +5,8 @@ use spindle_engine::door::ConnectionId;
 
 use crate::connection::Connection;
 
-/// A table of connections. An id is slot, reactor and a serial number, so that it is found without
-/// a search and an id of a connection that is gone finds nothing.
+/// A table of connections. An id consists of slot, reactor and a serial number: so a connection is found
+/// without a search, and the id of a connection that is gone finds nothing.
 #[derive(Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Connection>>,

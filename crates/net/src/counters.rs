@@ -23,7 +23,7 @@ pub struct NetCounters {
     pub bytes_out: AtomicU64,
 }
 
-/// What one turn moved, added to the shared counters once per turn.
+/// Bytes and calls of one turn, added to the shared counters once per turn.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     reads: u64,

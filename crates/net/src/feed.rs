@@ -1,8 +1,8 @@
 //! Gives the session its input, a share at a time.
 //!
-//! What came while a session waited may be megabytes of small requests. Worked on in one go, they
-//! would keep all other connections of the reactor waiting; so the session sees
-//! [`FEED_BYTES_MAX`] of it at a time, in turn with what others send.
+//! The input that came while a session waited may be megabytes of small requests. Processed in one go,
+//! they would keep all other connections of the reactor waiting. So the session gets
+//! [`FEED_BYTES_MAX`] of it at a time, in turn with the input of others.
 
 use spindle_engine::door::Flow;
 
@@ -17,7 +17,7 @@ impl Connection {
     pub(crate) fn give(&mut self, count: usize, buffers: &mut TurnBuffers) {
         let is_kept = self.stage == Stage::Waiting || self.held_back || self.has_rest();
         if is_kept || !self.input.is_empty() {
-            // Nothing, if it was read to its place.
+            // The scratch buffer is empty if the bytes were read straight behind the input.
             self.input.extend_from_slice(&buffers.scratch);
             self.unseen += count;
             if self.stage == Stage::Reading && !is_kept {
@@ -36,7 +36,7 @@ impl Connection {
         self.stage == Stage::Reading && !self.held_back && self.unseen > 0
     }
 
-    /// Whether the session has seen all that the client has sent, or as good as that.
+    /// Whether the client's input has ended and the session has seen all of it but one share at most.
     pub(crate) fn is_at_end(&self) -> bool {
         self.input_ended && self.unseen <= FEED_BYTES_MAX
     }
@@ -84,7 +84,7 @@ impl Connection {
         self.input_ended = true;
         self.note_failed_handshake(buffers);
         if self.stage == Stage::Reading && (self.held_back || self.has_rest()) {
-            // What is left are whole requests: they come first.
+            // The rest has whole requests, which come first.
             return;
         }
         match (self.stage, &mut self.session) {
@@ -101,5 +101,5 @@ impl Connection {
     }
 }
 
-/// Who has sent no more while it waited goes on at once.
+/// A connection that has received no more than this while its session waited goes on at once.
 const FEED_AT_ONCE_BYTES_MAX: usize = 1024;

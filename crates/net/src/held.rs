@@ -13,8 +13,8 @@ use crate::connection::{Connection, Stage, TurnBuffers};
 pub(crate) struct Held {
     input: Account,
     output: Account,
-    /// What the session took of the input in its last call, if it has not gone on since: a request
-    /// that waits for room may be in it.
+    /// Bytes of input that the session took in its last call, if it has not gone on since: they may hold a
+    /// request that waits for room.
     pub(crate) in_hand: usize,
 }
 
@@ -42,15 +42,16 @@ impl Connection {
         self.input.capacity() + in_hand
     }
 
-    /// It held the most when a budget was exceeded. Who sends a request is given an error; who does
-    /// not read would not read that either. Who has finished meanwhile stays.
+    /// This connection held the most when a budget was exceeded. A client that is sending a request gets
+    /// an error first; a client that does not read would not read that either. A connection that holds
+    /// little by now stays open.
     pub(crate) fn let_go(&mut self, kind: Kind, buffers: &TurnBuffers) {
         let bytes = match kind {
             Kind::Input => self.input_bytes(),
             Kind::Output => self.out.reserved_bytes(),
         };
         if bytes <= FREE_BYTES {
-            // What is closed counts no more.
+            // Dropping the old accounts takes their bytes off the budgets.
             let in_hand = self.held.in_hand;
             self.held = Held { in_hand, ..Held::new(self.id, buffers) };
             return self.count_held();
@@ -82,8 +83,8 @@ impl Connection {
     }
 }
 
-/// Gives what a session has left of its input memory of its own, if that is the smaller part: a few
-/// bytes of the next request would keep the memory of a whole large one.
+/// Copies the input that a session has left to memory of its own, if it is the smaller part: otherwise a
+/// few bytes of the next request would keep the memory of a large one.
 pub(crate) fn own_rest(input: &mut BytesMut, taken: usize) {
     if taken > input.len().max(FREE_BYTES) {
         *input = BytesMut::from(&**input);

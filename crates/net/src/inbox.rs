@@ -106,7 +106,7 @@ impl Inbox {
         queued.extract_if(.., |delivery| is_ending(delivery.connection)).collect()
     }
 
-    /// The reactor ends: what is noted from now on is dropped. Whoever still watches its poll is
+    /// The reactor ends: what is noted from now on is dropped. A stand-in that still watches its poll is
     /// woken.
     pub(crate) fn close(&self) {
         let left = {
@@ -121,7 +121,7 @@ impl Inbox {
 
     fn wake(&self) {
         if let Err(error) = self.waker.wake() {
-            // It can only be out of memory: the next sweep finds the note.
+            // Waking fails only for lack of memory: the next sweep finds the note.
             tracing::warn!(%error, "cannot wake a reactor");
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! A door brings a state machine per connection ([`spindle_engine::door::Session`]); this crate
 //! owns the sockets, reads into the sessions, writes what their outboxes release, and enforces
-//! what no client may exceed: connections, silence in the middle of a request, answers that nobody
+//! the limits on clients: connections, silence in the middle of a request, answers that nobody
 //! reads. It knows no protocol and no queue.
 //!
-//! [`bind()`] claims the addresses (or [`bound()`] takes them over), [`Server::start`] serves them, [`ServerHandle`] ends the
-//! server. No function of this crate is async. [`listen`] claims an address for a server of another
-//! kind, such as that of HTTP.
+//! [`bind()`] claims the addresses (or [`bound()`] takes them over), [`Server::start`] serves them,
+//! [`ServerHandle`] ends the server. No function of this crate is async. [`listen`] claims an address
+//! for a server of another kind, such as that of HTTP.
 //!
 //! # How it runs
 //!
@@ -17,9 +17,9 @@
 //! every connection that may have something to send. So a commit that releases 64 answers costs one
 //! turn and 64 writes, and 32 requests that came in one read are answered by one write.
 //!
-//! What its sessions decide the reactor commits itself, when its
-//! [`Cohort`](spindle_engine::cohort::Cohort) says so. Meanwhile a second thread, its *stand-in*,
-//! makes the turns.
+//! A reactor itself commits what its sessions decide, when its
+//! [`Cohort`](spindle_engine::cohort::Cohort) says so. During the commit a second thread, its
+//! *stand-in*, makes the turns.
 //!
 //! - Invariant: the inbox's lock is never held while a door is called, so a mailbox may be used
 //!   from inside the engine's lock.
@@ -30,11 +30,11 @@
 //! - Invariant: one thread at a time makes turns, so a session is called by one thread at a time.
 //!
 //! What connections hold is counted in the server's [`Budgets`](spindle_budget::Budgets) at the end
-//! of each flush; who holds the most when one is exceeded gets a `Command::LetGo`, from whichever
-//! thread that was.
+//! of each flush. The thread that finds a budget exceeded sends `Command::LetGo` to the connection that
+//! holds the most.
 //!
-//! Those who send much (over 1 KiB in a read) are read in turn, 64 KiB in all a turn; others when
-//! their sockets say so. Nobody works for longer on what one client has sent.
+//! Connections that send much (over 1 KiB in a read) are read in turn, 64 KiB in all per turn; others
+//! when their sockets say so. No more than that of one client's input is worked on at a time.
 //!
 //! # What a session can rely on
 //!
@@ -51,8 +51,8 @@
 //!   for large answers.
 //! - Deliveries that were queued before a connection closes are handed to its session before
 //!   `on_closed`, so that a lease among them is seen (and is then among the unsent ones).
-//! - What came while a session waited is given to it in several calls if it is much: the input of a
-//!   call may be less than what has come.
+//! - Much input that came while a session waited is given to it in several calls: the input of a call
+//!   may be less than what has come.
 //! - Input buffers are shared and reused: a session copies what it keeps.
 
 mod accept;

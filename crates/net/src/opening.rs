@@ -1,4 +1,4 @@
-//! How a connection begins: who speaks first in which way, and the handshake of TLS.
+//! How a connection begins: telling by the first byte how the client speaks, and the handshake of TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Connection {
             Err(error) if is_passing(&error) => return,
             Err(_) => return self.kill(),
         };
-        // Without one, the client has ended.
+        // No byte means that the client has ended.
         let Some(byte) = first.first() else {
             self.stage = Stage::Closing;
             return;
@@ -107,10 +107,10 @@ impl Connection {
     }
 }
 
-/// What a socket says that will pass.
+/// Whether an error of a socket is a passing one.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// As much of a client's first bytes as shows what it speaks.
+/// As many of a client's first bytes as are needed to see how it speaks.
 const FIRST_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! One thread's worth of connections, and what drives them.
+//! A reactor: the connections of one thread, and the loop that serves them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -78,7 +78,7 @@ pub(crate) struct Reactor {
     ready: Vec<ConnectionId>,
     /// Connections that send much, in turn.
     bulk: VecDeque<ConnectionId>,
-    /// Connections that a step of their handshake is to be done for, in turn.
+    /// Connections whose handshake has a step to be done, in turn.
     handshakes: VecDeque<ConnectionId>,
     /// Connections to flush at the end of the turn.
     pub(crate) to_flush: Vec<ConnectionId>,
@@ -136,8 +136,7 @@ impl Reactor {
         }
     }
 
-    /// Serves what came, and finds out what to do next: looks or sleeps until more comes, or says
-    /// that it is time to commit.
+    /// Serves what came, then looks or sleeps until more comes, or returns that it is time to commit.
     pub(crate) fn step(&mut self) -> Step {
         self.inbox.take(&mut self.notes);
         self.turn(Some(Instant::now()));
@@ -154,7 +153,7 @@ impl Reactor {
         Step::Served
     }
 
-    /// What was decided so far is about to be committed, by whoever asks. Until then others may
+    /// The calling thread is about to commit what was decided so far. Until it has, the other thread may
     /// serve what comes: see [`Reactor::serve_what_came`].
     pub(crate) fn leave_for_commit(&mut self) -> Arc<dyn Committer> {
         self.has_work = false;
@@ -175,8 +174,8 @@ impl Reactor {
         true
     }
 
-    /// Ends the reactor: nothing is noted for it any more, and its poll has something to say for
-    /// ever.
+    /// Ends the reactor: nothing is noted for it any more, and waits on its poll return at once from now
+    /// on.
     pub(crate) fn close(&mut self) {
         self.inbox.close();
     }
@@ -217,7 +216,7 @@ impl Reactor {
         !goes_on && self.inbox.may_sleep(!self.gated.is_empty())
     }
 
-    /// Whether the next turn has something to do for that no event comes.
+    /// Whether the next turn has work for which no event comes.
     fn has_more(&self) -> bool {
         !self.again.is_empty() || !self.handshakes.is_empty() || !self.bulk.is_empty()
     }
@@ -365,20 +364,20 @@ impl Reactor {
         count
     }
 
-    /// Reads those who send much, one after the other, as far as a turn goes: so those who send
-    /// little wait for a part of it, however much it is.
+    /// Reads the connections that send much, one after the other, up to the limit of a turn: so those
+    /// that send little wait for one such share only, however much the others send.
     fn read_bulk(&mut self) {
         let mut left = BULK_BYTES_PER_TURN;
         while left > 0 {
             let Some(id) = self.bulk.pop_front() else { return };
             let Some(connection) = self.connections.find(id) else { continue };
             connection.is_queued = false;
-            // To look costs something, whatever there is.
+            // A look costs something even if there is nothing to read.
             left = left.saturating_sub(self.read_now(id).max(BULK_BYTES_PER_TURN / 128));
         }
     }
 
-    /// A few steps of handshakes: each takes about as long as a hundred requests, so those who come
+    /// Does a few steps of handshakes. Each takes about as long as a hundred requests: clients that come
     /// together wait for one another, and nobody else waits for all of them.
     fn shake_hands(&mut self) {
         for _ in 0..HANDSHAKE_STEPS_PER_TURN {
@@ -503,6 +502,7 @@ fn queue_bulk(bulk: &mut VecDeque<ConnectionId>, connection: &mut Connection) {
 pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
 const EVENTS_PER_POLL: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;
-/// What all who send much may send in a turn: about a millisecond of small requests.
+/// The bytes that are read in a turn of all connections that send much: about a millisecond of small
+/// requests.
 const BULK_BYTES_PER_TURN: usize = 64 * 1024;
 const HANDSHAKE_STEPS_PER_TURN: usize = 2;

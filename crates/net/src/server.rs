@@ -39,7 +39,7 @@ impl From<io::Error> for StartError {
 pub struct Server;
 
 impl Server {
-    /// Starts threads that serve the bound doors and take what their sessions decide to the log.
+    /// Starts threads that serve the bound doors and commit what their sessions decide to the log.
     /// Every reactor has introduced itself ([`attach`](Committer::attach)) when this returns.
     pub fn start(
         committer: Arc<dyn Committer>,
@@ -147,7 +147,7 @@ impl Drop for Run {
     }
 }
 
-/// A server that runs. Dropping it aborts it. All methods may be called from any thread that is
+/// A running server. Dropping it aborts it. All methods may be called from any thread that is
 /// not a reactor's.
 pub struct ServerHandle {
     shared: Arc<Shared>,
@@ -185,8 +185,8 @@ impl ServerHandle {
         self.adopt_one(door, stream, peer, None)
     }
 
-    /// As [`ServerHandle::adopt`], of a client that is known already: what comes are its bytes in plain,
-    /// and whatever TLS it used has ended where it came to.
+    /// As [`ServerHandle::adopt`], for a client that is known already: its bytes come in plain, and any TLS
+    /// it used has ended at the node that it came to.
     ///
     /// # Errors
     ///

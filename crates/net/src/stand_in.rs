@@ -1,13 +1,14 @@
 //! Who serves while the reactor commits.
 //!
-//! A reactor commits itself: to wake another thread for it, and to be woken by it, would take as
-//! long as a good part of the sync. But who asks for something that needs no disk must not wait for
-//! one. So a reactor has a second thread, its stand-in, which takes over while the first commits.
+//! A reactor commits in its own thread: waking another thread for it, and being woken by it, would take
+//! a good part of the time of a sync. But a client that asks for something that needs no disk must not
+//! wait for one. So a reactor has a second thread, its stand-in, which takes over while the first
+//! commits.
 //!
 //! It is woken only if there is something to do. It sleeps on a [`Watch`], an epoll set whose one
 //! member is the poll of the reactor's sockets; the watch is on during commits only. When all
-//! clients wait for that commit, as they do when they are answered together, nobody says anything
-//! meanwhile, and the stand-in costs two system calls a commit.
+//! clients wait for that commit, as they do when they are answered together, no client sends anything
+//! meanwhile, and the stand-in costs two system calls per commit.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::reactor::{Reactor, Step};
 
-/// A reactor and who takes turns at it.
+/// A reactor and the two threads that take turns at it.
 pub(crate) struct Shift {
     reactor: Mutex<Reactor>,
     watch: Watch,
@@ -52,7 +53,7 @@ impl Shift {
                     self.watch.set(true);
                     MutexGuard::unlocked(&mut reactor, || {
                         committer.commit();
-                        // Before the lock is asked for, so that the stand-in lets it go.
+                        // Before this thread asks for the lock, so that the stand-in releases it.
                         self.is_committing.store(false, Ordering::Relaxed);
                     });
                     self.watch.set(false);
@@ -91,7 +92,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Says when the sockets of a poll, or those who wake it, have something to say.
+/// Tells when a poll has an event, of its sockets or of its waker.
 struct Watch {
     epoll: Epoll,
     /// The poll it watches: a second handle, so that it needs no lock.
@@ -106,7 +107,7 @@ impl Watch {
         Ok(Watch { epoll, watched })
     }
 
-    /// On: the next thing somebody says, or has said already, ends one wait.
+    /// When on, the next event, or one that is there already, ends one wait.
     fn set(&self, on: bool) {
         let what = if on { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
         let mut event = EpollEvent::new(EpollFlags::EPOLLONESHOT | what, 0);
@@ -116,7 +117,7 @@ impl Watch {
     }
 
     fn wait(&self) {
-        // Whoever waits looks for itself why the wait has ended.
+        // The caller finds out itself why the wait has ended.
         let _ = self.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Tls {
     /// So many bytes of the outbox are in `sealed`.
     sealed_plain: usize,
     records: Records,
-    /// What the peer sends cannot be understood: what is left to send is the alert that says so.
+    /// What the peer sent is not valid TLS: all that is left to send is the alert that says so.
     failed: bool,
 }
 
@@ -57,7 +57,7 @@ impl Tls {
             let fed = self.session.read_tls(&mut bytes);
             let fed = fed.map_err(|error| self.fail(rustls::Error::General(error.to_string())))?;
             if fed == 0 {
-                // It has said that it ends; what comes behind that is none of its words.
+                // The peer has announced its end; bytes behind that are not from it.
                 return Ok(Opened::End);
             }
             let processed = self.session.process_new_packets();
@@ -121,7 +121,7 @@ impl Tls {
             return;
         }
         let record = &released[..released.len().min(RECORD_BYTES_MAX)];
-        // It takes as much as its limit lets it, which is what was said.
+        // rustls takes up to its limit, and returns how much.
         self.sealed_plain = self.session.writer().write(record).unwrap_or(0);
         self.collect();
     }
@@ -182,5 +182,5 @@ impl Write for Appended<'_> {
 
 /// The most that one record carries.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// rustls keeps a buffer of this size, and a larger one for what needed it.
+/// rustls keeps a buffer of this size, and a larger one once it was needed.
 const RELEASE_BYTES_MIN: usize = 4 * 1024;

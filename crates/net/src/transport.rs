@@ -18,8 +18,8 @@ pub(crate) struct Transport {
     security: Security,
     /// The socket may have something to read.
     readable: bool,
-    /// The client sends no more: when all is read there is its end to be seen, of which no further
-    /// event comes.
+    /// The client sends no more: when all is read, a read shows its end, for which no further event
+    /// comes.
     read_closed: bool,
 }
 
@@ -130,7 +130,7 @@ impl Transport {
         self.tls().is_some_and(Tls::has_failed)
     }
 
-    /// One read of at most `room` bytes, to `raw`. What it says is appended to `target`.
+    /// One read of at most `room` bytes, into `raw`. Its plain bytes are appended to `target`.
     pub(crate) fn read(
         &mut self,
         room: usize,
@@ -139,7 +139,7 @@ impl Transport {
     ) -> io::Result<Arrival> {
         let len = room.min(raw.len());
         let outcome = self.stream.read(&mut raw[..len]);
-        // What left room has emptied the socket: more is a new event.
+        // A read that left room has emptied the socket: an event comes when there is more.
         self.readable &= outcome.as_ref().map_or(true, |count| *count == len);
         let count = outcome?;
         let after = match &mut self.security {
@@ -157,7 +157,7 @@ impl Transport {
         Ok(Arrival { raw: count, after })
     }
 
-    /// One read of what nobody wants to know.
+    /// One read whose bytes are thrown away.
     pub(crate) fn discard(&mut self, raw: &mut [u8]) -> io::Result<Arrival> {
         let count = self.stream.read(raw)?;
         self.readable &= count == raw.len();
@@ -187,13 +187,13 @@ impl Transport {
         Ok(Some(Departure { raw, plain: tls.sent(raw) }))
     }
 
-    /// Whether something of the encryption's own waits for the socket: of the handshake, an alert,
-    /// or what is in the outbox still.
+    /// Whether encrypted bytes wait for the socket: of the handshake, an alert, or a record whose bytes
+    /// are still in the outbox.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls().is_some_and(Tls::has_unsent)
     }
 
-    /// Says that nothing more follows, where that is said in words.
+    /// Announces that nothing more follows, if the connection is encrypted.
     pub(crate) fn seal_end(&mut self) {
         if let Security::Tls(tls) = &mut self.security {
             tls.seal_end();

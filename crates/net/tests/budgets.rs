@@ -33,7 +33,7 @@ fn until_nothing_is_held(budget: &Budget) {
 /// Sends the beginning of a line, this many bytes, and waits until the server counts it.
 fn begin_line(served: &Served, budget: &Budget, bytes: usize) -> Client {
     let mut client = served.client();
-    // In this order: what is counted as closed has left the total.
+    // In this order: a connection that is counted as closed has left the total.
     let closed_before = closed(budget);
     let before = held(budget);
     client.send(&format!("echo {}", "x".repeat(bytes - 5)));
@@ -109,7 +109,7 @@ fn a_handshake_and_nothing_else_costs_nothing() {
 #[test]
 fn the_largest_unread_answer_goes_and_the_others_can_be_read() {
     let (served, Budgets { output, .. }) = limited(usize::MAX, 50_000 * KIB);
-    // More than sockets take that nobody reads from.
+    // More than the buffers of sockets that nobody reads from take.
     let mut large = served.client();
     large.send("big 40000000\n");
     wait_until("the first answer", || held(&output) >= 40_000_000);

@@ -1,4 +1,4 @@
-//! How much of a turn those get who send much: the rule, not the time it takes.
+//! How much of a turn goes to clients that send much: the rule, not the time it takes.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod common;
@@ -10,8 +10,8 @@ use std::thread;
 use common::{Client, Served, one_reactor, serve};
 use spindle_testkit::wait_until;
 
-/// What those who send much may be given in a turn, and what one of them may exceed it by; and what
-/// those may send in their first read who have not sent much before.
+/// What all connections that send much may be given in a turn, and what one of them may exceed it by; and
+/// what a connection that has not sent much before may send in its first read.
 const TURN_BYTES: usize = (128 + 64) * 1024;
 const FIRST_BYTES: usize = 16 * 1024;
 /// What a session is given at a time of what came while it waited.

@@ -27,7 +27,7 @@ const BATCH_MAX: usize = 512;
 const BATCH_TIME: Duration = Duration::from_millis(500);
 /// An answer comes within this time, or the batch is lost.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// That spans are lost is logged at most once in this time.
+/// Lost spans are logged at most once in this time.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
 
 /// Where spans go.
@@ -35,7 +35,7 @@ const SAY_AGAIN: Duration = Duration::from_mins(1);
 pub struct Settings {
     /// The collector: `http://HOST:PORT`, to which `/v1/traces` is added.
     pub endpoint: String,
-    /// The server's name among others.
+    /// The name that tells this server from others.
     pub instance: String,
     /// How long the orderly end may take.
     pub flush_within: Duration,
@@ -126,8 +126,7 @@ impl Exporter {
     ///
     /// # Errors
     ///
-    /// The settings will not do, or there is no thread for it. That the collector is not there is
-    /// no error.
+    /// The settings will not do, or there is no thread for it. An unreachable collector is no error.
     pub fn start(settings: &Settings) -> Result<Exporter, StartError> {
         let mut exporter = SpanExporter::builder()
             .with_http()
@@ -158,7 +157,7 @@ impl Drop for Exporter {
     fn drop(&mut self) {
         self.queue.waiting.lock().end_at = Instant::now().checked_add(self.flush_within);
         self.queue.bell.notify_one();
-        // The thread drops its end; one that still waits for an answer goes with the process.
+        // The thread drops its end when done; a thread that still waits for an answer ends with the process.
         let _ = self.ended.recv_timeout(self.flush_within);
     }
 }
@@ -169,7 +168,7 @@ fn address_of(endpoint: &str) -> String {
     if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") }
 }
 
-/// What all spans are of.
+/// The resource that all spans belong to: this server.
 fn resource(settings: &Settings) -> Resource {
     let builder = Resource::builder();
     let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty());
@@ -186,7 +185,7 @@ struct Sender {
     lost: Lost,
 }
 
-/// What was lost since that was last logged.
+/// Spans lost since that was last logged.
 #[derive(Default)]
 struct Lost {
     count: u64,

@@ -13,23 +13,23 @@
 //! | `version`, `getpid`, `verbose`, handles of no shard | the first shard |
 //! | ECHO_REQ, ALL_YOURS, what is malformed | none: the router answers |
 //!
-//! - `owed.rs`: what the client is owed, in the order of its requests.
-//! - `channel.rs`: what comes on one way, and what it answers.
-//! - `introduction.rs`: what the client has said of itself, and each way that is opened begins with.
-//! - `round.rs`: a request that one shard after another is asked.
-//! - `session.rs`: takes in and hands out; `route.rs`: where each request goes.
+//! - `owed.rs`: the answers that the client is owed, in the order of its requests.
+//! - `channel.rs`: what comes on one way, and which request it answers.
+//! - `introduction.rs`: what the client has said of itself, which is repeated at the beginning of each way.
+//! - `round.rs`: a request for which one shard after another is asked.
+//! - `session.rs`: the connection, its requests and answers; `route.rs`: where each request goes.
 //!
-//! **Errors without a place.** CAN_DO, PRE_SLEEP and WORK_* have no answer, unless it is an ERROR; and an
-//! ERROR does not say what it answers. So that none is taken for the answer of a later request, an
-//! ECHO_REQ of the router's own stands between them on the way: a *fence*. An ERROR in front of its
-//! answer is of a request that has no other. Whatever the client is answered, but for a grab, waits for
-//! fences on all ways: so ECHO_RES still says that all before it was done.
+//! **Errors without a place.** CAN_DO, PRE_SLEEP and WORK_* have no answer other than an ERROR, and an
+//! ERROR does not say what it answers. So that no ERROR is taken for the answer to a later request, the
+//! router sends an ECHO_REQ of its own between them on the way: a *fence*. An ERROR that comes before the
+//! fence's answer belongs to a request that has no other answer. Every answer to the client, except to a
+//! grab, waits for fences on all ways: so ECHO_RES still says that everything before it was done.
 //!
 //! **Sleep.** A worker sleeps at several shards at once. The first NOOP wakes it. Shards that it does not
-//! ask then go on as if it slept: their NOOPs are dropped, or wake its next sleep, in vain at worst. A
-//! way that is lost under a sleeping worker is a NOOP too: its next grab opens the way again.
+//! ask then still take it to be asleep: their NOOPs are dropped, or wake it from its next sleep, in vain at
+//! worst. A way that is lost while the worker sleeps counts as a NOOP too: its next grab opens the way again.
 //!
-//! **The draft** is refused, in its own words: it has other states than the published protocol (one job
+//! **The draft** is refused, in its own format: it has other states than the published protocol (one job
 //! at a time, reports without handles), and would need a router of its own.
 
 mod channel;

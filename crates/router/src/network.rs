@@ -28,22 +28,22 @@ use crate::{Came, Network, Wake, Way, Ways};
 const HELD_BYTES_MAX: usize = 256 * 1024;
 /// What one read takes at most.
 const READ_BYTES: usize = 16 * 1024;
-/// When so little is left to be sent, a session that has stopped taking requests hears of it.
+/// When only so many bytes are left to be sent, a session that has stopped taking requests is woken.
 const UNSENT_LOW_BYTES: usize = 64 * 1024;
 /// How long [`Ways::wake_later`] waits.
 const MOMENT: Duration = Duration::from_millis(5);
-/// What a client that has gone had still asked for is sent, and its end waited for, for so long.
+/// For how long the requests of a client that has gone are still sent, and the way's end is waited for.
 const LAST_TIME: Duration = Duration::from_secs(5);
 
 /// Opens ways through a [`Reach`].
 pub struct Sockets {
     runtime: Handle,
     reach: Arc<dyn Reach>,
-    /// Those of all clients, and of some that have gone.
+    /// The ways of all clients, and of some clients that have gone.
     clients: Mutex<Vec<Weak<Shared>>>,
 }
 
-/// Before there are so many clients, nobody looks which have gone.
+/// The list of clients is not searched for gone ones before it has so many.
 const CLIENTS_MIN: usize = 64;
 
 impl Sockets {
@@ -53,7 +53,7 @@ impl Sockets {
         Sockets { runtime, reach, clients: Mutex::default() }
     }
 
-    /// Wakes all sessions: queues have other places than before.
+    /// Wakes all sessions, because queues have moved.
     pub fn wake_all(&self) {
         let clients = self.clients.lock().clone();
         clients.iter().filter_map(Weak::upgrade).for_each(|client| client.wake.wake());
@@ -61,7 +61,7 @@ impl Sockets {
 
     fn remember(&self, client: &Arc<Shared>) {
         let mut clients = self.clients.lock();
-        // Each look is paid for by as many that came since the last one.
+        // At most half of the list was there at the last search, so its cost per new client is constant.
         if clients.len() == clients.capacity() {
             clients.retain(|client| client.strong_count() > 0);
             let room = clients.len().max(CLIENTS_MIN);
@@ -99,11 +99,11 @@ struct SocketWays {
 
 /// A way that is open, or about to be.
 struct Open {
-    /// Tells it from others of the same name, before and after it.
+    /// Tells it from earlier and later ways of the same name.
     number: u64,
     /// None once the way is finished.
     outgoing: Option<UnboundedSender<Bytes>>,
-    /// Nobody receives what comes from now on.
+    /// Set when nobody receives any more what comes.
     closed: watch::Sender<bool>,
 }
 
@@ -144,7 +144,7 @@ impl Ways for SocketWays {
         });
         let is_taken = open.outgoing.as_ref().is_some_and(|to| to.send(bytes).is_ok());
         if !is_taken {
-            // It has ended, and says so where it is received.
+            // The way has ended, which the session learns when it receives.
             self.shared.unsent.fetch_sub(count, Ordering::Relaxed);
         }
     }
@@ -191,8 +191,8 @@ impl Ways for SocketWays {
 
 impl Drop for SocketWays {
     fn drop(&mut self) {
-        // What the client has sent is still sent on, as a server reads what a client that has gone had sent
-        // before; nothing that comes is kept.
+        // The client's requests are still sent on, just as a server still reads what a client sent before it
+        // went; nothing that comes back is kept.
         let ways: Vec<Way> = self.open.keys().copied().collect();
         ways.into_iter().for_each(|way| self.close(way));
     }
@@ -269,7 +269,7 @@ impl Task {
             let shard = self.way.shard;
             tracing::debug!(door, %shard, client = %address, "a way to a shard has ended: {error}");
         }
-        // What was not sent counts no more.
+        // Bytes that were not sent are no longer counted.
         to_send.close();
         while let Ok(bytes) = to_send.try_recv() {
             self.shared.has_left(bytes.len());

@@ -1,4 +1,4 @@
-//! What reactors ask of an engine, where there is none.
+//! Stands in for the engine that reactors need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use spindle_engine::Gate;
 use spindle_engine::door::{Committer, Mailbox};
 
-/// Stands for the engine behind routers: nothing is decided here, so nothing waits for a log. What a shard
-/// has answered was durable there before it left.
+/// Stands in for the engine behind routers: nothing is decided here, so nothing waits for a log. A shard's
+/// answer was durable there before it left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLog;
 

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use crate::Shard;
 
-/// Where each queue is. By its name, the same at every node and after every restart, unless somebody has
-/// moved it. The rule is the core's, which takes no job into a queue of another shard. Clones are the same
+/// Where each queue is. Its name decides that, the same at every node and after every restart, unless it was
+/// moved. The rule is the core's, which takes no job into a queue of another shard. Clones are the same
 /// placement.
 #[derive(Clone, Debug)]
 pub struct Placement {
@@ -20,7 +20,7 @@ pub struct Placement {
     moved: Arc<Moved>,
 }
 
-/// Where queues are that were moved, as far as this node knows.
+/// Where moved queues are, as far as this node knows.
 #[derive(Default)]
 struct Moved {
     queues: RwLock<HashMap<Bytes, Spread>>,
@@ -28,14 +28,14 @@ struct Moved {
     version: watch::Sender<u64>,
 }
 
-/// Where a queue is that was moved.
+/// Where a moved queue is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spread {
-    /// The shard that it was on, as long as that may have jobs of it.
+    /// The shard that it was on, as long as that shard may have jobs of it.
     pub drains: Option<Shard>,
     /// The shard that it moves or has moved to.
     pub to: Shard,
-    /// That one takes its jobs.
+    /// Whether that shard takes its jobs.
     pub is_open: bool,
 }
 
@@ -52,7 +52,7 @@ impl Placement {
         Placement { shards: shards.max(1), moved: Arc::default() }
     }
 
-    /// Where moved queues are, from now on. Returns whether that is another place for one of them.
+    /// Sets where moved queues are, from now on. Returns whether anything has changed.
     pub fn set_moved(&self, queues: HashMap<Bytes, Spread>) -> bool {
         if *self.moved.queues.read() == queues {
             return false;
@@ -62,13 +62,13 @@ impl Placement {
         true
     }
 
-    /// Another number after each change of where queues are.
+    /// A number that changes whenever a queue's place changes.
     #[must_use]
     pub fn version(&self) -> u64 {
         *self.moved.version.borrow()
     }
 
-    /// Hears of each change of where queues are, from now on.
+    /// Notifies of each change of queues' places, from now on.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.moved.version.subscribe()
@@ -83,7 +83,7 @@ impl Placement {
     }
 
     /// All shards that may have jobs of a queue. A new job is offered to one after the other, in this order: so
-    /// no name is taken that a job has on a shard which the queue is leaving.
+    /// it cannot take a name that a job has on the shard which the queue is leaving.
     #[must_use]
     pub fn all_of(&self, queue: &[u8]) -> Vec<Shard> {
         let all = |spread: &Spread| spread.drains.into_iter().chain([spread.to]).collect();

@@ -1,4 +1,4 @@
-//! Who knows where shards are led.
+//! The contract with the code that knows which node leads each shard.
 
 use std::future::Future;
 use std::io;
@@ -15,18 +15,18 @@ use crate::Shard;
 /// A connection to a shard's door, or why there is none.
 pub type Reached<'a> = Pin<Box<dyn Future<Output = io::Result<Link>> + Send + 'a>>;
 
-/// Ends when whoever a connection leads to is the shard's leader no more, and has had its time to answer.
+/// Ends when the node that a connection leads to no longer leads the shard, and has had its time to answer.
 pub type Deposed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Connects to shards at whichever node leads them.
 pub trait Reach: Send + Sync {
-    /// Connects to a door of a shard for this client: what is written from now on, the door takes for the
-    /// client's own bytes. Waits some seconds for somebody to lead.
+    /// Connects to a door of a shard for this client: the door takes everything written on the connection for
+    /// the client's own bytes. Waits some seconds for a leader.
     fn reach<'a>(&'a self, shard: Shard, door: &'static str, client: &'a Peer) -> Reached<'a>;
 }
 
-/// A connection to a shard's door, for as long as its node leads the shard: then reads fail. A node that is
-/// cut off would else be waited for until its connection times out.
+/// A connection to a shard's door. Reads fail once its node no longer leads the shard: otherwise a node that is
+/// cut off would be waited for until its connection times out.
 pub struct Link {
     stream: TcpStream,
     deposed: Option<Deposed>,
@@ -45,7 +45,7 @@ impl Link {
         Link { stream, deposed: None }
     }
 
-    /// Its two directions. That which writes ends what is sent when it is dropped.
+    /// Its two directions. Dropping the writing half ends what is sent.
     #[must_use]
     pub fn into_split(self) -> (LinkReader, OwnedWriteHalf) {
         let Link { stream, deposed } = self;

@@ -14,7 +14,7 @@ impl Shard {
     /// Where the job with this id was made.
     #[must_use]
     pub fn of_job(id: JobId) -> Shard {
-        // Ids are below 2^53; of a larger number there is no job anywhere.
+        // Ids are below 2^53; there is no job with a larger number.
         Shard(u8::try_from(id.0 / JOB_ID_SEQUENCE_END).unwrap_or(u8::MAX))
     }
 }

@@ -13,8 +13,8 @@ use crate::Shard;
 pub struct Way {
     /// The shard.
     pub shard: Shard,
-    /// Which of the client's connections to that shard, for protocols in which one that waits can do
-    /// nothing else.
+    /// Which of the client's connections to that shard it is, for protocols in which a connection that waits
+    /// can do nothing else.
     pub lane: u8,
 }
 
@@ -31,15 +31,15 @@ impl Way {
 pub enum Came {
     /// The next bytes that the shard's door has sent.
     Bytes(Bytes),
-    /// The way has ended: the door has closed it, its leader is gone, or nobody led the shard for too long.
-    /// Bytes that were sent may have been read there or not. A later send opens a new way.
+    /// The way has ended: the door has closed it, the leader is gone, or nobody led the shard for too long.
+    /// The shard may or may not have read bytes sent before. A later send opens a new way.
     Ended,
 }
 
 /// One client's ways to shards. Nothing here waits.
 pub trait Ways: Send {
-    /// Sends bytes on a way, behind those sent before. A way that is not open is opened, to whoever leads
-    /// the shard, or will within some seconds.
+    /// Sends bytes on a way, behind those sent before. A way that is not open is opened, to the shard's leader;
+    /// if there is none, it is waited for some seconds.
     fn send(&mut self, way: Way, bytes: Bytes);
 
     /// Bytes on all ways that were sent and have not left yet: above some limit the session takes no
@@ -56,7 +56,7 @@ pub trait Ways: Send {
     /// again, and when `unsent_bytes` has fallen.
     fn receive(&mut self) -> Option<(Way, Came)>;
 
-    /// Wakes the session in a moment, whatever comes: for one that cannot take more now, because its
+    /// Wakes the session in a moment in any case: for a session that can take no more now, because its
     /// client has yet to read what it was sent.
     fn wake_later(&mut self);
 }
@@ -76,7 +76,7 @@ pub struct Wake {
 
 impl Wake {
     /// The ticket by which a session knows that it was woken. Wakes are not counted: one may stand for
-    /// several reasons, and there may be nothing.
+    /// several reasons, or there may be nothing to receive.
     pub const TICKET: Ticket = Ticket(0);
 
     /// What wakes the session of this connection.

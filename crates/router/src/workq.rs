@@ -3,21 +3,22 @@
 //! - A request about a queue goes to the queue's shard, and its answer passes as it is.
 //! - A request about a job goes to the shard that has it, if that is known: the session has added or leased
 //!   it there, or its UUID says the number of a job. Otherwise all shards are asked.
-//! - `auth` is said on every way, `inspect server` and `inspect queues` join what all shards say.
-//! - A `lease` of queues on several shards asks one after the other, then waits at all of them for an
-//!   *offer*, a lease that is undone unless it is taken: nothing is lost, and no attempt is counted, where
-//!   several offer a job at once.
+//! - `auth` is sent on every way; `inspect server` and `inspect queues` join the answers of all shards.
+//! - A `lease` of queues on several shards asks one shard after the other, then waits at all of them for an
+//!   *offer*, a lease that is undone unless it is taken: if several shards offer a job at once, nothing is lost
+//!   and no attempt is counted.
 //!
-//! A queue that is on its way between shards has jobs on several: a new job is offered to one after the other,
-//! so that no UUID is taken twice, and leases are asked of all.
+//! A queue that is moving between shards has jobs on several: a new job is offered to one shard after the
+//! other, so that no UUID is taken twice, and leases ask all of them.
 //!
-//! Requests that are answered by a word are sent on as they come, many at a time. One that waits, may be
-//! answered at length, or is asked at several shards is alone: nothing before it is owed, and nothing after
-//! it is sent. So what is held for a client is bounded, and no job is leased to one that cannot see it yet.
+//! Requests with a short answer are sent on as they come, many at a time. A request that waits, may have a long
+//! answer, or goes to several shards is *alone*: it is sent when no answer is owed, and nothing is sent after
+//! it before its answer. So the bytes held for a client are bounded, and no job is leased to a client that
+//! cannot see it yet.
 //!
-//! `route.rs` says where a request goes, `lines.rs` are the conversations with shards, `places.rs` is the
-//! order of the answers, `task.rs` and its kinds (`joined.rs`, `listing.rs`, `hunt.rs`, `seek.rs`) are requests
-//! that are alone, `session.rs` is the connection.
+//! `route.rs` says where a request goes, `lines.rs` has the conversations with shards, `places.rs` the order of
+//! the answers, `task.rs` and its kinds (`joined.rs`, `listing.rs`, `hunt.rs`, `seek.rs`) the requests that are
+//! alone, `session.rs` the connection.
 
 mod hunt;
 mod joined;

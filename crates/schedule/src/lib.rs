@@ -12,10 +12,10 @@
 //! - `every` and a time (`every 90s`): multiples of it, counted from the schedule's start or,
 //!   without one, from 1970 in UTC.
 //!
-//! What a change of the clock in a zone does: a time of day that does not exist is replaced by
-//! the first moment behind the gap, one that exists twice counts once, the first time. Patterns
-//! that run through the hours (with `*` or a step in seconds, minutes or hours) follow the clock
-//! on the wall: they have no time in a gap, and each one of a repeated hour. `tests/times.rs` has
+//! When the clock in a zone changes, a time of day that does not exist is replaced by the first
+//! moment after the gap, and a time that exists twice counts once, the first time. Patterns that
+//! run through the hours (with `*` or a step in seconds, minutes or hours) follow the clock on the
+//! wall: they have no times in a gap, and each time of a repeated hour twice. `tests/times.rs` has
 //! a table.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub const EVERY_MS_MIN: u64 = 1_000;
 /// The longest: a year.
 pub const EVERY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 
-/// The last millisecond before the year 5000, behind which the search for times ends.
+/// The last millisecond before the year 5000, after which the search for times ends.
 const LAST_MS: u64 = 95_617_583_999_999;
 
 /// Why a schedule has no times.
@@ -90,7 +90,7 @@ impl Timing {
         if is_reversed { Err(TimingError::Window) } else { Ok(timing) }
     }
 
-    /// The first time behind a moment; none when none follows.
+    /// The first time after a moment; none if none follows.
     pub fn after(&self, after_ms: u64) -> Option<Due> {
         let after_ms = match self.start_ms.checked_sub(1) {
             Some(before_start_ms) => after_ms.max(before_start_ms),
@@ -109,13 +109,13 @@ impl Timing {
         self.after(after_ms).ok_or_else(|| TimingError::NeverFires(self.expression.clone()))
     }
 
-    /// The times behind a moment, in order.
+    /// The times after a moment, in order.
     pub fn all_after(&self, after_ms: u64) -> impl Iterator<Item = Due> + '_ {
         std::iter::successors(self.after(after_ms), |due| self.after(due.due_ms))
     }
 
-    /// The first time behind `due` that is not missed yet, now: where a schedule goes on when what
-    /// was missed is not made up one by one. Looks at the times of one jitter.
+    /// The first time after `due` that is not missed by now: from there a schedule continues if
+    /// missed times are not made up one by one. Looks only at the times of one jitter.
     pub fn resumed(&self, due: Due, now_ms: u64) -> Option<Due> {
         let on_time_ms = now_ms.saturating_sub(MISSED_AFTER_MS);
         let behind_ms = on_time_ms.saturating_sub(self.jitter_ms.saturating_add(1));

@@ -18,7 +18,7 @@ fn schedule(expression: &str, zone: &str) -> Schedule {
     }
 }
 
-/// The next times behind `after` are these, each as UTC.
+/// Checks that the next times after `after` are these, each as UTC.
 #[track_caller]
 fn check(expression: &str, zone: &str, after: &str, times: &[&str]) {
     let timing = Timing::of(&schedule(expression, zone)).expect("the table has expressions");
@@ -82,13 +82,13 @@ fn a_time_in_a_gap_is_replaced_by_the_moment_behind_it() {
         // 02:30 does not exist: 03:00 in summer time is there instead.
         ("30 2 * * *", ["2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z"]),
         ("0 2 * * *", ["2027-03-28T01:00:00Z", "2027-03-29T00:00:00Z"]),
-        // Next to the gap nothing happens.
+        // Times next to the gap are not affected.
         ("59 1 * * *", ["2027-03-28T00:59:00Z", "2027-03-28T23:59:00Z"]),
         ("0 3 * * *", ["2027-03-28T01:00:00Z", "2027-03-29T01:00:00Z"]),
     ] {
         check(expression, "Europe/Berlin", before, &times);
     }
-    // What runs through the hours has none in the gap.
+    // Patterns that run through the hours have no time in the gap.
     check(
         "*/30 * * * *",
         "Europe/Berlin",
@@ -114,7 +114,7 @@ fn a_time_that_exists_twice_counts_once_the_first_time() {
     ] {
         check(expression, "Europe/Berlin", before, &times);
     }
-    // What runs through the hours has both.
+    // Patterns that run through the hours have both.
     check(
         "*/30 * * * *",
         "Europe/Berlin",

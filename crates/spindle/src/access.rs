@@ -1,4 +1,4 @@
-//! Who may come in to a running server: its tokens file, and what its doors ask.
+//! Authentication of a running server's clients: its tokens file, and what its doors require.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -21,7 +21,7 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// Reads the files that the settings name, and warns of doors that are not guarded.
+    /// Reads the files that the settings name, and warns of doors that are left unguarded.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let unusable = |error: String| Failure::with(Code::Usage, error);
         let access = match &config.tokens {
@@ -42,17 +42,17 @@ impl Entrance {
         Ok(Self { access, rates, master_password, _watch: watch })
     }
 
-    /// Who may come in through a door that listens on this address.
+    /// The access rules of a door that listens on this address.
     pub fn door(&self, config: &Config, addr: SocketAddr) -> Access {
         self.access.required(config.asks(addr))
     }
 
-    /// How often somebody may ask; none: as often as they like.
+    /// The request rates of tokens and addresses; `None`: unlimited.
     pub fn rates(&self) -> Option<Arc<RequestRates>> {
         self.rates.clone()
     }
 
-    /// What the jobd master asks for; none: it asks nobody.
+    /// The password that the jobd master requires; `None`: it requires none.
     pub fn master_password(&self) -> Option<String> {
         self.master_password.clone()
     }
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Clients of tests are on this machine, whose addresses are not limited.
+    /// Test clients connect from this machine, whose addresses are not limited.
     #[test]
     fn an_address_has_its_requests_a_second_at_every_door() {
         let config = Config { address_requests_max: Some(2), ..Config::default() };

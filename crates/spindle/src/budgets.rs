@@ -25,7 +25,7 @@ fn usual_bytes(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / 8).map_or(BYTES_MAX, |eighth| eighth.min(BYTES_MAX))
 }
 
-/// What the machine has, or less if the control group or the limits of the process say so.
+/// The machine's memory, or less if the control group or the limits of the process say so.
 fn memory_bytes() -> u64 {
     let sysconf = |name| sysconf(name).ok().flatten().and_then(|value| u64::try_from(value).ok());
     let pages = sysconf(SysconfVar::_PHYS_PAGES).zip(sysconf(SysconfVar::PAGE_SIZE));
@@ -52,7 +52,7 @@ fn group_bytes(root: &Path, groups: &str) -> u64 {
         let group = root.join(path.trim_start_matches('/'));
         for folder in group.ancestors().take_while(|folder| folder.starts_with(&root)) {
             let limit = fs::read_to_string(folder.join(file)).unwrap_or_default();
-            // No limit is the word `max`, or a number beyond all memory.
+            // A group without a limit has the word `max`, or a number larger than any memory.
             least = least.min(limit.trim().parse().unwrap_or(u64::MAX));
         }
     }

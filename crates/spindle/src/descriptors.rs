@@ -1,8 +1,8 @@
 //! File descriptors: as many as the system gives, and how many of them connections may have.
 //!
-//! What a server cannot do without (segments of the log, listening sockets, what its threads sleep
-//! on, queries, webhooks) has room beside all the connections there may be. So a flood of connections
-//! takes no descriptor from the log, which needs a new one for each segment.
+//! Room is kept for the descriptors that a server cannot do without (segments of the log, listening
+//! sockets, what its threads sleep on, queries, webhooks). So a flood of connections takes no
+//! descriptor from the log, which needs a new one for each segment.
 
 use std::fs;
 
@@ -42,8 +42,8 @@ pub fn connections(wanted: usize, each: Connection) -> usize {
 pub enum Connection {
     /// Its socket.
     Direct,
-    /// Besides, on its way through a node of a cluster, the connection between nodes, encrypted or not: behind an
-    /// encrypted one is a pair of sockets.
+    /// Its socket, and the connection between nodes of a cluster that the client is handed on through; an encrypted
+    /// one needs a pair of sockets more.
     HandedOn { encrypted: bool },
 }
 

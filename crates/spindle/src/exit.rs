@@ -46,14 +46,14 @@ pub fn code_of(error: &anyhow::Error) -> Code {
     error.downcast_ref::<Failure>().map_or(Code::Error, |failure| failure.code)
 }
 
-/// Whether an error only says that nobody reads the output any more, as `head` leaves it. Output is
-/// written without further words; a connection that breaks is said to be one.
+/// Whether an error only says that nobody reads the output any more, as after `| head`. Errors of
+/// writing output have no context around them; those of connections have.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().next().and_then(|first| first.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes. A cause whose text the error before it contains already is left out.
+/// An error with its causes. A cause is left out if the error before it already contains its text.
 pub fn whole(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -29,7 +29,7 @@ use spindle_web::{Pulse, Web};
 
 use crate::{config::Resolved, web};
 
-/// What web pages ask where the queues are on several logs.
+/// What web pages query if the queues are spread over several logs.
 #[derive(Clone)]
 pub struct Pages {
     /// The native API, over all of them.
@@ -46,7 +46,7 @@ pub struct OtherDoors {
     pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
-    /// What their clients and those of HTTP together make the server hold.
+    /// The memory that their clients and those of HTTP may together make the server hold.
     pub budgets: Budgets,
     /// How many connections all of them may have.
     pub places: Places,
@@ -58,7 +58,7 @@ pub struct OtherDoors {
     pub node: Option<Node>,
     /// Its seats at all shards, if there are several.
     pub seats: Vec<Node>,
-    /// What the web pages ask, if that is more than the engine.
+    /// What the web pages query, if that is more than the engine.
     pub pages: Option<Pages>,
 }
 
@@ -72,7 +72,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// Serves those whom `access` lets in at an address that was claimed.
+    /// Serves the clients that `access` admits, at an address that was claimed.
     pub fn open(
         engine: Engine,
         bound: HttpListener,

@@ -43,8 +43,8 @@ pub struct JobdMaster {
 }
 
 impl JobdMaster {
-    /// Serves an address that was claimed. Without a password the master asks nobody, without rates
-    /// everybody may ask as often as they like.
+    /// Serves an address that was claimed. Without a password, every client is admitted; without
+    /// rates, requests are not limited.
     pub fn open(
         (listener, addr): (TcpListener, SocketAddr),
         tls: &Tls,
@@ -122,7 +122,7 @@ async fn until_the_end(master: Master, mut endings: UnboundedReceiver<Ending>) {
             Ending::Begin => master.begin_stop(),
             Ending::Within(left, done) => {
                 let in_time = timeout(left, master.finish()).await.is_ok();
-                // `finish` waits for it.
+                // `finish` waits for this answer.
                 let _ = done.send(in_time);
                 return;
             }

@@ -5,8 +5,8 @@ use std::{
     net::{SocketAddr, TcpListener},
 };
 
-/// Listeners of doors, by the doors' names. A server that leads for as long as it runs keeps none: its
-/// doors claim their addresses when they open.
+/// Listeners of doors, by the doors' names. A server that is not one of several keeps none: its doors
+/// claim their addresses when they open.
 #[derive(Debug, Default)]
 pub struct Listeners {
     kept: Vec<(&'static str, TcpListener)>,
@@ -14,7 +14,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// The same for doors whose clients come to others first, at these addresses: they listen nowhere.
+    /// The same for doors that do not listen: their clients connect to routers at these addresses.
     pub fn with_elsewhere(self, doors: Vec<(&'static str, SocketAddr)>) -> Self {
         Self { elsewhere: doors, ..self }
     }
@@ -24,7 +24,7 @@ impl Listeners {
         self.kept.is_empty()
     }
 
-    /// Where the clients of a door come to others first, if they do.
+    /// The router's address that the clients of a door connect to, if there is one.
     pub fn elsewhere(&self, door: &str) -> Option<SocketAddr> {
         self.elsewhere.iter().find(|(name, _)| *name == door).map(|(_, at)| *at)
     }

@@ -30,8 +30,8 @@ pub fn start(config: &Config) {
     }
 }
 
-/// Writes one field of a line for people. Names that clients chose may be in it, so nothing that a
-/// field says ends the line or speaks to the terminal.
+/// Writes one field of a line for people. It may contain names that clients chose, so no part of it
+/// may end the line or control the terminal.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let mut plain = Plain::new(writer);
     match field.name() {

@@ -1,17 +1,17 @@
 //! Spindle at the shell: `spindle serve` is the server, the other commands are for people.
 //!
-//! - `access`: who may come in to a running server
+//! - `access`: authentication and request rates of a running server's clients
 //! - `backup`: copies of data folders
-//! - `cli`: what can be typed
+//! - `cli`: the command line
 //! - `config`: the server's settings, one table of them
-//! - `demo`: all of it in one command
+//! - `demo`: server and clients of every protocol in one command
 //! - `doctor`: what is wrong with settings, folder, disk and machine
 //! - `http`, `jobd_master`: the HTTP door of a running server, and its jobd master
 //! - `logging`: what the server says on standard error
 //! - `node`: a server that is one of several, and follows or leads; `shared_log` opens their log
 //! - `serve`: puts log, engine, doors and TCP server together, and ends them in order
 //! - `starts`: one line of the log for each part that has begun
-//! - `policies`: what every door declared for its jobs
+//! - `policies`: the policies that each door declares for its jobs
 //! - `tls`: the server's certificate, and which door uses it how
 //! - `token`: makes tokens, and says what is in a tokens file
 //! - `top`: the server live in a terminal
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if exit::is_broken_pipe(&error) => Code::Ok,
         Err(error) => {
-            // Nobody is left to tell when this fails.
+            // If this fails, there is nowhere left to report it.
             let _ = writeln!(io::stderr(), "error: {}", exit::whole(&error));
             exit::code_of(&error)
         }

@@ -106,8 +106,8 @@ pub fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Bytes in one line: text, or how many there are; at most `letters_max` letters, as many as are
-/// shown of it.
+/// Bytes in one line: the text if they are text, else their number. At most `letters_max` letters
+/// of the text are shown, counted after escaping.
 pub fn preview(bytes: &[u8], letters_max: usize) -> String {
     let Ok(text) = str::from_utf8(bytes) else {
         return format!("({} bytes)", bytes.len());
@@ -125,7 +125,7 @@ pub fn preview(bytes: &[u8], letters_max: usize) -> String {
     shown
 }
 
-/// What would steer a terminal spelled out, so that what a stranger put into a job does not.
+/// Escapes whatever would control a terminal, because strangers may have put it into a job.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

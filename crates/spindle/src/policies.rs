@@ -2,8 +2,8 @@
 
 use spindle_core::Policies;
 
-/// What every door declares. A door that is off declares its policy as well: jobs that it took in
-/// before are in the log all the same.
+/// The policies of all doors. A door that is off declares its policy as well: the log may still
+/// have jobs that it accepted earlier.
 pub fn policies(gearman_attempts_max: u32) -> Policies {
     [
         spindle_api::policy(),

@@ -83,7 +83,7 @@ fn split<'a>(text: &'a str, example: &'static str) -> Result<(u64, &'a str), Qua
     if number.is_empty() {
         return Err(QuantityError::NoNumber { example });
     }
-    // Only digits are left, so that the one thing that can be wrong is their number.
+    // Only digits are left, so the only possible error is that there are too many of them.
     let number = number.parse().map_err(|_| QuantityError::TooLarge)?;
     Ok((number, unit.trim_start()))
 }

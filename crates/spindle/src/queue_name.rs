@@ -1,7 +1,7 @@
 //! Names of queues, as they are typed and printed: any bytes, in one line of text.
 //!
-//! What is text stands as it is. A backslash is written `\\`; a byte that is no text, or that a
-//! terminal would not show as a letter, is written `\xNN`. What is printed can be typed again.
+//! Text stands as it is. A backslash is written `\\`; a byte that is not text, or that a terminal
+//! would not show as a letter, is written `\xNN`. A printed name can be typed again.
 
 use std::{
     fmt::{self, Write as _},
@@ -43,7 +43,7 @@ impl QueueName {
         put_bytes(object, name, &self.0);
     }
 
-    /// The field that [`Self::put`] puts, for what stands behind a question mark.
+    /// The field that [`Self::put`] puts, for the query part of a URL.
     pub fn field(&self) -> (&'static str, String) {
         match str::from_utf8(&self.0) {
             Ok(text) => ("queue", text.to_owned()),

@@ -50,9 +50,9 @@ use crate::{
 /// What can end a server.
 #[derive(Debug)]
 enum Event {
-    /// Somebody wants it to end.
+    /// A signal asks the server to end.
     Signal(Ending),
-    /// Somebody wants files to be read anew.
+    /// A signal asks for files to be read anew.
     Reload,
     /// The log takes nothing more: memory is ahead of it.
     LogFailed(String),
@@ -86,7 +86,7 @@ pub fn engine_options(config: &Config, spans: Option<Arc<dyn SpanSink>>) -> Opti
         durable_leases: config.durable_leases,
         log_bytes_max: config.log_bytes_max,
         compaction_bytes: compaction_bytes.min(defaults.compaction_bytes),
-        // What is decided when the disk runs full has to fit into the half of a segment that is left.
+        // Events decided when the disk runs full have to fit into the half of a segment that is left.
         undurable_bytes_max: (2 * compaction_bytes).min(defaults.undurable_bytes_max),
         payload_memory_bytes: usize::try_from(config.payload_memory_bytes).unwrap_or(usize::MAX),
         seed: uuid::Uuid::new_v4().as_u64_pair().0,
@@ -154,7 +154,7 @@ fn gearman_level(level: LevelFilter) -> &'static str {
 pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
     logging::start(&resolved.config);
     match (run(resolved), resolved.config.log_format) {
-        // Whoever reads lines of JSON is to read this one too.
+        // A program that reads log lines as JSON should get this error as one too.
         (Err(error), LogFormat::Json) => {
             tracing::error!("{}", exit::whole(&error));
             Ok(exit::code_of(&error))
@@ -165,7 +165,7 @@ pub fn serve(resolved: &Resolved) -> anyhow::Result<Code> {
 
 fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let config = &resolved.config;
-    // Before threads start, which have what this one has.
+    // Before other threads start, because they inherit this.
     time_slice::shorten();
     if config.log.is_some() {
         return node::run(resolved);
@@ -255,7 +255,7 @@ impl Doors {
     pub fn adopt(&self, door: &str, stream: TcpStream, client: Arriving) {
         match door {
             "http" => {
-                // Whether there was a place for it is counted there.
+                // The HTTP door itself counts connections that it has no place for.
                 let _ = self.http.as_ref().is_some_and(|http| http.adopt(stream, client));
             }
             jobd_master::DOOR => {
@@ -282,7 +282,7 @@ impl Doors {
         self.lines.local_addrs().iter().copied().chain(http).chain(master).collect()
     }
 
-    /// Ends all connections in order, at most this long. True when nothing was left then.
+    /// Ends all connections in order, within this time. True when nothing was left then.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         if let Some(http) = &self.http {
@@ -312,7 +312,7 @@ impl Doors {
 /// Stands for a shutdown timeout beyond what the clock can tell.
 const FAR_AHEAD: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What all doors need, whoever leads.
+/// What all doors need, on a single server and on a node that leads.
 pub struct Street<'a> {
     pub resolved: &'a Resolved,
     pub tls: &'a Tls,
@@ -324,7 +324,7 @@ pub struct Street<'a> {
     pub node: Option<&'a Node>,
     /// Its seats at all shards, if there are several.
     pub seats: &'a [Node],
-    /// What its web pages ask, if that is more than the engine.
+    /// What its web pages query, if that is more than the engine.
     pub pages: Option<&'a Pages>,
 }
 
@@ -463,7 +463,7 @@ fn wait_for_end(
             server.abort();
             Err(anyhow!(reason))
         }
-        // Whoever could end the server is gone, which is no reason to serve on unseen.
+        // Nothing can end the server any more, so it ends now rather than run on uncontrolled.
         Ok(Event::Closed | Event::Reload) | Err(_) => {
             Err(anyhow!("nothing watches over the server any more"))
         }
@@ -492,7 +492,7 @@ fn close_connections(
             None
         });
         let in_time = server.shutdown(timeout);
-        // The watcher has gone already when the log failed.
+        // If the log failed, the watcher has ended already.
         let _ = events.send(Event::Closed);
         (in_time, watcher.join())
     });

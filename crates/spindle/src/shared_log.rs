@@ -31,7 +31,7 @@ pub fn opener(config: &Config, shard: u8) -> anyhow::Result<OpenLog> {
     Ok(Box::new(move || options.open()))
 }
 
-/// Opens the log that a command names, which has named one.
+/// Opens the log that a command names; the command has to name one.
 ///
 /// # Errors
 ///

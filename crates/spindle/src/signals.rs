@@ -18,11 +18,11 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// What a test sends in the place of a signal.
+    /// The ending that a test sends in place of a signal.
     #[cfg(test)]
     pub const OF_TEST: Ending = Ending { name: "a test", number: 15 };
 
-    /// What ends the parts of a server of which one has failed.
+    /// The ending for the other parts of a server when one part has failed.
     pub const OF_FAILURE: Ending = Ending { name: "a failure", number: 15 };
 
     /// The exit code of a process that it ended: 128 and its number.
@@ -52,7 +52,7 @@ pub fn watch(
     Ok(())
 }
 
-/// Calls `call` at each SIGHUP from now on, which else would end the process.
+/// Calls `call` at each SIGHUP from now on; otherwise SIGHUP would end the process.
 pub fn on_hangup(mut call: impl FnMut() + Send + 'static) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let mut hangup = {

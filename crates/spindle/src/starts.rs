@@ -1,11 +1,11 @@
-//! What a server says of its parts when they have begun: one line for each.
+//! The log lines that a server writes when its parts have started: one for each part.
 
 use std::net::SocketAddr;
 
 use crate::{config::Config, jobd_master};
 
-/// Says which doors are open, and how clients may speak there and who may come in. The jobd master
-/// knows no tokens: it has a password.
+/// Logs which doors are open, whether they use TLS, and whether they require tokens. The jobd
+/// master knows no tokens: it has a password.
 pub fn doors(config: &Config, addresses: &[(&'static str, SocketAddr)]) {
     for (door, address) in addresses {
         let wanted = config.doors().find(|(name, _)| name == door);
@@ -28,7 +28,7 @@ pub fn webhooks(config: &Config) {
     }
 }
 
-/// Says who may come in by tokens.
+/// Logs that the tokens file was read, if there is one.
 pub fn tokens(config: &Config) {
     if let Some(path) = &config.tokens {
         tracing::info!(file = %path.display(), "the tokens file was read");

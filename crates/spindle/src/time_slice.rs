@@ -1,9 +1,9 @@
 //! How long a thread of the server runs before another one has its turn.
 //!
 //! When more threads want to run than there are processors, Linux gives each of them 1 to 4 ms. The
-//! server's need much less for most of what they do, and wait that long for those that compute. Since
-//! Linux 6.12 a thread may ask for shorter turns: its next one comes sooner, and it gets no more time in
-//! all. On two busy cores that halves the 99th percentile of small requests.
+//! server's threads need much less for most of their work, and wait that long for threads that compute.
+//! Since Linux 6.12 a thread may ask for shorter turns: its next turn comes sooner, and it gets no more
+//! time in all. On two busy cores that halves the 99th percentile of small requests.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn shorten() {
 
 fn set(slice: Duration) -> io::Result<()> {
     let mut attributes = get()?;
-    // Whoever has given the server another policy has decided how long its turns are.
+    // A server that was started with another policy keeps the turns that this policy gives.
     if attributes.sched_policy == SCHED_OTHER {
         attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
         #[expect(unsafe_code, reason = "no library has this call")]
@@ -34,7 +34,7 @@ fn set(slice: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// What the calling thread has: its policy, and how nice it is, which stay as they are.
+/// The calling thread's attributes: its policy and its nice value, which are kept.
 fn get() -> io::Result<libc::sched_attr> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(u32::MAX);
     let mut attributes = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
@@ -62,7 +62,7 @@ mod tests {
             let before = get().unwrap();
             shorten();
             let now = get().unwrap();
-            // Kernels that know no turns but their own say nothing of them.
+            // Kernels that do not let threads choose their turns do not report any.
             let knows = before.sched_runtime != 0;
             assert_eq!(now.sched_runtime, if knows { 100_000 } else { 0 });
             let of_another = std::thread::spawn(|| get().unwrap().sched_runtime).join().unwrap();

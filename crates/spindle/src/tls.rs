@@ -55,7 +55,7 @@ impl Tls {
         &self.nodes
     }
 
-    /// How the clients of a door may speak that listens on this address.
+    /// Whether a door that listens on this address takes encrypted connections, plain ones or both.
     pub fn of_door(&self, config: &Config, door: &str, addr: SocketAddr) -> ListenerTls {
         ListenerTls::new(config.tls_mode(door, addr), self.certificate())
     }

@@ -9,10 +9,10 @@ use crate::{
     exit::{Code, Failure},
 };
 
-/// What every exporter of OpenTelemetry reads.
+/// The variable that every exporter of OpenTelemetry reads.
 const ENDPOINT_NAME: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// The orderly end waits at most so long for the collector.
+/// The longest time that the orderly end waits for the collector.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Starts to export traces; none if no collector is named.

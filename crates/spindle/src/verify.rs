@@ -50,7 +50,7 @@ pub fn verify(args: &VerifyArgs) -> anyhow::Result<Code> {
         rows(&report, verdict, &contents).print(&mut out)?;
     }
     Ok(match contents.unreadable {
-        // Whatever the verdict: this program would not start on the folder.
+        // Regardless of the verdict, because this program would not start on the folder.
         Some(_) => Code::Error,
         None => verdict.code(),
     })
@@ -82,7 +82,7 @@ impl Contents {
         self.dropped.add(record, &mut self.survey);
     }
 
-    /// What they come to, a row for each number.
+    /// The contents' numbers, a row for each.
     fn rows(&self, row: &mut dyn FnMut(&str, String)) {
         if let Some((position, error)) = &self.unreadable {
             row("unreadable", format!("record {position}: {error}"));
@@ -273,7 +273,7 @@ fn tail_text(tail: &TornTail) -> String {
     )
 }
 
-/// What becomes of a job whose bytes are damaged.
+/// What happens to a job whose bytes are damaged.
 fn fate(job: &DamagedJob) -> &'static str {
     match (job.bytes, job.finished) {
         (DamagedBytes::Payload, false) => "its payload is damaged, it dies at the next start",

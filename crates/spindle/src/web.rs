@@ -5,7 +5,7 @@ use spindle_web::{Options, SettingLine};
 
 use crate::config::{InForce, Resolved, Source};
 
-/// What stands for the values of these is maybe a secret: an address with a password or a token.
+/// Values with these names in the help may be secret: an address with a password or a token.
 const HIDDEN: [&str; 2] = ["URL", "HOOK"];
 
 /// The pages' settings, with those of the server as they show them.

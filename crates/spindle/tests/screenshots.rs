@@ -16,7 +16,8 @@ use spindle_testkit::{HttpRequest, Program, Said, wait_until};
 
 use crate::browser::{Browser, Screen};
 
-/// Pictures show no more of a page, and less of a long list: its rows are alike, and files small.
+/// The part of a page that pictures show, and the smaller part of a long list, whose rows are alike. So
+/// files are small.
 const PICTURE_HEIGHT_MAX: u64 = 1_300;
 const LIST_HEIGHT_MAX: u64 = 900;
 const LISTS: [&str; 3] = ["dead", "jobs", "scheduled"];
@@ -28,7 +29,7 @@ fn main() {
     let browser = Browser::of(&demo.http);
     for (name, path) in pages(&demo) {
         if name == "schedules" {
-            // Not before the others: their charts would show a minute without work.
+            // Only after the other pages, because their charts would show a minute without work.
             demo.await_schedule();
         }
         for screen in [Screen::Desk, Screen::Phone] {
@@ -125,7 +126,7 @@ fn pages(demo: &Demo) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A picture of the page, up to what a person sees of it who scrolls once, as PNG.
+/// A picture of the page as PNG, down to what a person sees after scrolling once.
 fn picture(browser: &Browser, height_max: u64) -> Vec<u8> {
     let size = browser.run(
         "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]",

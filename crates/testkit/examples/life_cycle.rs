@@ -1,14 +1,14 @@
-//! What jobs cost from the bytes of a request to the bytes of its answer, without sockets:
-//! `life_cycle <workq|gearman|gearman-unique> <submit|cycle> [jobs] [TOKENS_FILE TOKEN]`. With a token
-//! every connection presents it first, and the door asks at each request.
+//! Measures what jobs cost from the bytes of a request to the bytes of its answer, without sockets:
+//! `life_cycle <workq|gearman|gearman-unique> <submit|cycle> [jobs] [TOKENS_FILE TOKEN]`. With a
+//! token, every connection presents it first, and the door checks it at each request.
 //!
 //! 8 producers submit jobs of 256 bytes into a queue of some thousand. With `cycle`, 8 workers take
 //! one and complete it, in two turns; with `submit`, each producer sends 4 in a read. In a turn every
 //! connection is read, then the turn is committed to a log in memory, then the answers leave.
 //!
-//! It prints nothing: it is to be run under a profiler that counts instructions, which are the same
-//! from run to run where times are not. What a run with N jobs takes less than one with 2N is the
-//! start; the rest, by N, is what one job costs:
+//! It prints nothing: it is meant to be run under a profiler that counts instructions, which are
+//! the same from run to run, unlike times. The difference between a run with 2N jobs and one with
+//! N, divided by N, is the cost of one job without the start:
 //!
 //! ```text
 //! cargo build --release -p spindle-testkit --example life_cycle --features "access engine"
@@ -115,7 +115,7 @@ struct Line {
     session: Box<dyn Session>,
     input: BytesMut,
     out: Outbox,
-    /// What its client has got and not read.
+    /// The bytes that its client has received and not read.
     got: BytesMut,
 }
 
@@ -125,7 +125,7 @@ impl Line {
         self.session.on_bytes(&mut self.input, &mut self.out);
     }
 
-    /// What may leave leaves.
+    /// Sends the answers that may leave.
     fn flush(&mut self, durable: Gate) {
         let released = self.out.released(durable);
         self.got.clear();

@@ -1,5 +1,5 @@
-//! Servers that end with the test's process, however that ends, and leave nothing behind: for those
-//! that all tests of a program share, which nobody drops.
+//! Servers that end with the test's process, however that ends, and leave nothing behind. They are
+//! for servers that all tests of a program share, which are never dropped.
 
 use std::fs::File;
 use std::path::Path;
@@ -37,8 +37,8 @@ impl Place {
         }
     }
 
-    /// A program that the kernel kills when the thread ends that started it, run with these options of
-    /// `setpriv`.
+    /// A program that the kernel kills when the thread that started it ends, run with these options
+    /// of `setpriv`.
     pub fn attached(&self, options: &[&str], program: &Path) -> Command {
         let mut command = match self {
             Place::Loopback => Command::new("setpriv"),
@@ -107,7 +107,7 @@ impl ServerProcess {
     }
 }
 
-/// Removes a folder when the test's process has ended, and what works in the folder with it.
+/// Removes a folder when the test's process, and every process in the folder, has ended.
 pub(crate) fn remove_at_the_end(folder: &Path) -> Child {
     let script = "read line; while ! rm -rf \"$0\" 2> /dev/null; do sleep 0.1; done";
     let mut command = Command::new("sh");

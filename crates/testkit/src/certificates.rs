@@ -17,8 +17,8 @@ use spindle_tls::client::{ClientFiles, Identity, Trust};
 use spindle_tls::{ServerFiles, ServerTls};
 use tempfile::TempDir;
 
-/// A folder with an authority in it, and with whom it vouches for. The server is `localhost` and
-/// `127.0.0.1`.
+/// A folder with an authority, and with the certificates that it has signed. The server is
+/// `localhost` and `127.0.0.1`.
 pub struct Certificates {
     folder: TempDir,
     authority: Issuer<'static, KeyPair>,
@@ -84,12 +84,12 @@ impl Certificates {
         self.issue("other-server", &server_params(&[name]))
     }
 
-    /// A server whose certificate has run out.
+    /// A server whose certificate has expired.
     pub fn expired_server(&self) -> Identity {
         self.issue("old-server", &expired(server_params(&["localhost", "127.0.0.1"])))
     }
 
-    /// A server whose certificate is for later.
+    /// A server whose certificate is not valid yet.
     pub fn early_server(&self) -> Identity {
         self.issue("new-server", &early(server_params(&["localhost", "127.0.0.1"])))
     }
@@ -113,12 +113,12 @@ impl Certificates {
         self.issue(name, &client_params(name))
     }
 
-    /// A client whose certificate has run out.
+    /// A client whose certificate has expired.
     pub fn expired_client(&self, name: &str) -> Identity {
         self.issue(name, &expired(client_params(name)))
     }
 
-    /// A client whose certificate is for later.
+    /// A client whose certificate is not valid yet.
     pub fn early_client(&self, name: &str) -> Identity {
         self.issue(name, &early(client_params(name)))
     }
@@ -135,7 +135,7 @@ impl Certificates {
         identity
     }
 
-    /// What a client needs that trusts this authority.
+    /// The settings of a client that trusts this authority.
     pub fn trusting(&self, identity: Option<Identity>) -> ClientFiles {
         ClientFiles { trust: Trust::File(self.ca()), identity }
     }

@@ -14,7 +14,8 @@ use prost::Message;
 
 use crate::wait_until;
 
-/// A collector that takes all there is; dropping it leaves its threads to the end of the test.
+/// A collector that accepts every span; when it is dropped, its threads run on to the end of the
+/// test.
 pub struct Collector {
     address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
@@ -45,7 +46,7 @@ pub struct Collected {
     pub attributes: HashMap<String, String>,
     /// When it began and ended, in nanoseconds.
     pub times: (u64, u64),
-    /// `service.name` of who sent it.
+    /// `service.name` of its sender.
     pub service: String,
 }
 

@@ -1,4 +1,4 @@
-//! Engines, and what tests ask of them most.
+//! Engines, and the calls that tests make most.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl ManualEngine {
         ManualEngine { engine, clock }
     }
 
-    /// Lets time pass, and happen what is due by then.
+    /// Lets time pass, and runs what is due by then.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
@@ -48,7 +48,7 @@ pub fn commit_all(engine: &Engine) {
     while engine.commit_once() == Committed::Some {}
 }
 
-/// A submit to a queue that says nothing but that.
+/// A submit that sets nothing but the queue.
 pub fn submit_to(queue: &str, origin: Origin) -> Submit {
     let queue = Bytes::copy_from_slice(queue.as_bytes());
     Submit::new(JobId(0), queue, origin, BytesRef::empty(Type::Bytes))
@@ -73,17 +73,17 @@ pub fn lease_from(queue: &str, door: Origin) -> Lease {
     }
 }
 
-/// What the engine has answered, durable or not: no test is a client that a crash could mislead.
+/// The engine's answer, durable or not: a test, unlike a client, is not misled by a crash.
 pub fn opened<T>(gated: Gated<T>) -> T {
     gated.without_waiting("a test looks at it, and nothing leaves the process")
 }
 
-/// Somebody at a connection who never looks at what is delivered to them.
+/// A caller on a connection that never reads its deliveries.
 pub fn caller(connection: u64) -> Caller {
     Caller { connection: ConnectionId(connection), mailbox: Arc::new(Letters::default()) }
 }
 
-/// Leases a job that must be there; what it is finished by.
+/// Leases a job that must be there, and returns what is needed to finish it.
 #[track_caller]
 pub fn take(engine: &Engine, lease: Lease) -> Claim {
     match opened(engine.leases().take(&caller(lease.holder), lease, 0)).unwrap() {

@@ -1,12 +1,12 @@
 //! A log at the other end of a network, that has several records on their way.
 //!
-//! A [`FlightStore`] is what is at the other end: it survives its writers. A [`FlightLog`] is one
-//! writer's view of it. What the writer submits is in transit until it arrives, and the store takes
-//! what names its end and the epoch of the record in front of it, and nothing else: a record that
-//! arrives before the one in front of it is refused, and so is one in front of which somebody else's
-//! stands. The network moves only while somebody waits for an answer ([`Log::next_ack`]), by one
-//! record at a time, so that all is decided by the seed; and an answer that can come no more is
-//! Unknown, so that nobody waits for ever. A test can also hold answers back and say which are lost.
+//! A [`FlightStore`] is the other end, which survives its writers. A [`FlightLog`] is one writer's
+//! view of it. A submitted record is in transit until it arrives. The store accepts a record only
+//! if it names the store's end and the epoch of the record in front of it: a record that arrives
+//! before the one in front of it is refused, and so is one that follows another writer's record.
+//! The network moves only while a caller waits for an answer ([`Log::next_ack`]), by one record at
+//! a time, so that the seed decides everything; and an answer that cannot come any more is Unknown,
+//! so that no caller waits for ever. A test can also hold answers back and say which are lost.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ use spindle_log::{
 
 use crate::random;
 
-/// What the network does to what passes: parts of a thousand.
+/// What the network does to records and answers, in parts per thousand.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Weather {
     /// Records that are overtaken by a later one.
@@ -31,7 +31,7 @@ pub struct Weather {
     pub lost_answers: u64,
     /// Answers that are given up while the record is in transit: it arrives later, or not at all.
     pub given_up: u64,
-    /// Answers are given in any order, before their records have arrived: what no log may do.
+    /// Answers are given in any order, before their records have arrived, which no log may do.
     pub acks_out_of_order: bool,
 }
 
@@ -59,12 +59,12 @@ struct Shore {
     /// The epoch of the last record that has arrived.
     last_epoch: Option<u64>,
     has_power: bool,
-    /// It goes after so many records have arrived, or were lost.
+    /// The power fails after this many records have arrived or were lost.
     power_left: Option<u64>,
 }
 
 impl FlightStore {
-    /// An empty store whose runs are closed after so many records, and that takes records so long.
+    /// An empty store with the given number of records per run and the given longest record.
     #[must_use]
     pub fn new(run_records: usize, record_bytes_max: u32) -> FlightStore {
         FlightStore {
@@ -78,7 +78,7 @@ impl FlightStore {
         }
     }
 
-    /// Opens the log for one more writer, with so many places for records on their way.
+    /// Opens the log for one more writer, with `places` slots for records on their way.
     #[must_use]
     pub fn open(&self, seed: u64, places: usize, weather: Weather) -> FlightLog {
         let (next, last_epoch) = (self.log.next(), self.shore.lock().last_epoch);
@@ -100,7 +100,7 @@ impl FlightStore {
         self.log.next()
     }
 
-    /// The writer's power goes after so many more records have arrived, or were lost.
+    /// The writer's power fails after `count` more records have arrived or were lost.
     pub fn cut_power_after(&self, count: u64) {
         self.shore.lock().power_left = Some(count);
     }
@@ -149,18 +149,18 @@ struct Letter {
     /// The epoch of the record in front of it.
     behind: Option<u64>,
     record: Record,
-    /// In which try it was submitted: an answer to an earlier one is not heard any more.
+    /// The try in which it was submitted: an answer to an earlier try is ignored.
     attempt: u64,
 }
 
-/// What the store says of a record that has arrived.
+/// The store's answer to a record that has arrived.
 #[derive(Clone, Debug)]
 enum Reply {
     Appended,
     /// It is there already.
     Known,
     Other(Record),
-    /// Somebody else's record stands in front of it.
+    /// Another writer's record is in front of it.
     Stranger,
     /// The one in front of it has not arrived.
     Refused,
@@ -184,16 +184,17 @@ struct Link {
     /// Submitted, and their answers not taken.
     waiting: VecDeque<Waiting>,
     transit: Vec<Letter>,
-    /// Counts how often what was on its way was taken back.
+    /// Counts how often the records on their way were taken back.
     attempt: u64,
     epochs: Epochs,
     behind: Behind,
     is_dead: bool,
     is_full: bool,
     is_held: bool,
-    /// So many answers may be taken while it is held.
+    /// How many answers may be taken while answers are held.
     let_go: u64,
-    /// So many records that come next do not arrive, and of so many that arrive no answer comes.
+    /// How many of the next records do not arrive, and for how many of those that arrive no answer
+    /// comes.
     lose_records: u64,
     lose_answers: u64,
 }
@@ -212,7 +213,7 @@ struct Epochs {
     committed: Option<u64>,
 }
 
-/// What stands before the records that wait.
+/// The outcome of what is in front of the records that wait.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Behind {
     #[default]
@@ -252,23 +253,23 @@ impl FlightLog {
         self.let_go.notify_all();
     }
 
-    /// Lets so many answers go, though the others are held back.
+    /// Lets `count` answers go, though the others are held back.
     pub fn let_go(&self, count: u64) {
         self.link.lock().let_go += count;
         self.let_go.notify_all();
     }
 
-    /// So many records that come next never arrive.
+    /// The next `count` records never arrive.
     pub fn lose_records(&self, count: u64) {
         self.link.lock().lose_records += count;
     }
 
-    /// Of so many records that arrive next no answer comes.
+    /// No answer comes for the next `count` records that arrive.
     pub fn lose_answers(&self, count: u64) {
         self.link.lock().lose_answers += count;
     }
 
-    /// Has no room from now on, or has some again.
+    /// From now on the log has no room, or has some again.
     pub fn fill(&self, is_full: bool) {
         self.link.lock().is_full = is_full;
     }
@@ -370,7 +371,7 @@ impl FlightLog {
         }
     }
 
-    /// Gives the answer of the oldest record that waits, of which all is known.
+    /// Gives the answer of the oldest record that waits, once its outcome is known.
     fn give(&self, link: &mut Link) -> Ack {
         let Some(waited) = link.waiting.pop_front() else {
             return Ack::Fatal(LogError::NothingSubmitted);

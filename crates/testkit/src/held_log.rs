@@ -12,7 +12,7 @@ pub struct HeldLog {
     log: MemoryLog,
     held: Mutex<bool>,
     let_go: Condvar,
-    /// Another answer than the log's own.
+    /// An answer given in place of the log's own.
     space: Mutex<Option<Space>>,
 }
 

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Who is told of alerts, and answers each with a status that the test says.
+/// Receives alerts, and answers each with a status that the test chooses.
 pub struct HookReceiver {
-    /// Where alerts go. What stands behind the question mark is a secret.
+    /// The address that alerts are sent to. Its query string is a secret.
     pub url: String,
     /// The heads and bodies of requests, as they come.
     pub posts: Receiver<(String, String)>,
@@ -22,7 +22,7 @@ impl HookReceiver {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
-                // A sender may be killed in the middle.
+                // A sender may be killed while it sends.
                 let Some((head, body)) = read_post(&mut stream) else { continue };
                 let answer =
                     format!("HTTP/1.1 {} X\r\nConnection: close\r\n\r\n", status_of(&head, &body));

@@ -52,7 +52,7 @@ impl HttpDoor {
         (HttpDoor { engine, clock, log, site }, door)
     }
 
-    /// Lets time pass, and happen what is due by then.
+    /// Lets time pass, and runs what is due by then.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
@@ -76,7 +76,7 @@ impl HttpDoor {
         self.site.clone().oneshot(request).await.unwrap()
     }
 
-    /// Sends a request, and hangs up after so many steps of what is done for it.
+    /// Sends a request, and hangs up after `steps` polls of its handling.
     pub async fn hang_up_after(&self, request: Request<Body>, steps: usize) {
         let mut asked = pin!(self.site.clone().oneshot(request));
         for _ in 0..steps {
@@ -87,7 +87,7 @@ impl HttpDoor {
         }
     }
 
-    /// Waits until a job is ready for whoever comes.
+    /// Waits until a job is ready to be leased.
     pub async fn ready(&self, id: u64) {
         wait_until_async(|| {
             let image = opened(self.engine.jobs().get(JobRef::Id(JobId(id))).unwrap());
@@ -120,8 +120,8 @@ pub async fn wait_until_async(mut condition: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.expect("it never came");
 }
 
-/// Does work as a thread does that serves connections; what it comes to, and how many other threads
-/// its runtime has started for it.
+/// Does work as a serving thread would. Returns the result, and how many other threads its runtime
+/// has started for it.
 pub fn on_serving_thread<T>(work: impl Future<Output = T>) -> (T, usize) {
     let others = Arc::<AtomicUsize>::default();
     let started = Arc::clone(&others);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// A master that listens on loopback; dropping it ends it.
 pub struct JobdMaster {
-    /// What the program around it has of it.
+    /// The handle that the surrounding program has.
     pub handle: MasterHandle,
     _ends: oneshot::Sender<()>,
 }

@@ -65,7 +65,7 @@ impl JobdWorker {
         self.state.lock().unwrap()
     }
 
-    /// Says something more in its status from now on.
+    /// Adds a field to its status from now on.
     pub fn says(&self, field: &str, value: Value) {
         self.state().status.insert(field.to_owned(), value);
     }
@@ -88,7 +88,7 @@ impl JobdWorker {
         paused.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What it was asked, but for its status.
+    /// The requests it got, except those for its status.
     pub fn asked(&self) -> Vec<String> {
         self.state().asked.clone()
     }

@@ -2,8 +2,8 @@
 //! under `dev-dependencies`, with the features that their tests need. The simulator, the fuzz targets
 //! and the load generator, which are tests too, depend on it as well.
 //!
-//! A test of Spindle stands at one of six distances from the code, and each has one starting point
-//! here. The nearest that can show the behaviour is the right one:
+//! A test of Spindle works at one of six distances from the code, and each has a starting point
+//! here. A test should use the nearest one that can show the behaviour:
 //!
 //! | what the test drives | start with | feature |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! What they share is here too:
 //!
 //! - **Waiting.** A test never sleeps in the hope that something has happened. It waits for a
-//!   condition ([`wait_until`], `wait_until_async`), which fails after [`PATIENCE`]. No condition
-//!   of a sound program takes nearly that long, so the figure says nothing about speed.
+//!   condition ([`wait_until`], `wait_until_async`), and fails after [`PATIENCE`]. No condition of
+//!   a sound program takes nearly that long, so the limit says nothing about speed.
 //! - **Durability.** `HeldLog` is a log in memory that a test can hold back: what the engine has
 //!   decided is not durable until the test lets go, so a test sees which answers wait for the disk.
 //! - **A network.** `FlightLog` is a log at the other end of one: several records are on their way, and
@@ -26,17 +26,17 @@
 //! - **Nodes.** `shared_log::SharedMemoryLog` is a log in memory that several nodes share; a test cuts
 //!   one of them off, holds its acknowledgements, or lets its appends arrive late.
 //! - **Time.** It stands still until a test moves the `ManualClock`.
-//! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is somebody who never
-//!   looks into theirs.
-//! - **Who comes in.** `TokensFile` has a token for every role, for all queues and for some.
+//! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is a client that never
+//!   reads its own.
+//! - **Access.** `TokensFile` has a token for every role, for all queues and for some.
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
 //! - **NATS.** `NatsServers` are servers with JetStream, alone or as a cluster (feature `nats`).
 //! - **jobd.** `JobdMaster` is a master, and `JobdWorker` a worker for one (feature `jobd`).
-//! - **PostgreSQL.** `PostgresServer` is a server of one's own, or its standby (feature `pgsql`).
+//! - **PostgreSQL.** `PostgresServer` is a private server, or its standby (feature `pgsql`).
 //! - **Networks.** Both can run in network namespaces (`Place`), between which connections can be cut.
-//! - **Webhooks.** [`HookReceiver`] is told of alerts, and keeps them.
+//! - **Webhooks.** [`HookReceiver`] receives alerts, and keeps them.
 //! - **Requests over a socket.** [`HttpRequest`] sends one HTTP request and reads its answer.
 //!
 //! A harness (`tests/*/harness.rs` of a crate) adds the words of its own protocol to these. A helper

@@ -1,8 +1,8 @@
 //! The contract of [`Log`] as a suite that every log runs.
 //!
-//! A log that wants to be one calls [`run`] from a test with a function that makes fresh, empty
-//! logs. Runs (segments) should be short, so that a few thousand small records close one.
-//! Each rule is a function of its own; its panic message says what the log did.
+//! Every implementation of a log calls [`run`] from a test, with a function that makes fresh, empty
+//! logs. Runs (segments) should be short, so that a few thousand small records close one. Each rule
+//! is a function of its own; its panic message says what the log did.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ type Make<'a> = &'a mut dyn FnMut() -> Arc<dyn Log>;
 
 /// Bytes of a record, when a rule needs many.
 const SMALL_BYTES: usize = 100;
-/// A log that has not closed a run after so many small records can not be trimmed in a test.
+/// A log that has not closed a run after this many small records cannot be trimmed in a test.
 const RECORDS_MAX: u64 = 20_000;
 
 /// Checks every rule, each on a log of its own.
@@ -42,7 +42,7 @@ pub fn run(make: &mut dyn FnMut() -> Arc<dyn Log>) {
     }
 }
 
-/// Checks what a log keeps besides that several can write to: `make` makes one that is fresh and
+/// Checks the further rules for a log that several can write to: `make` makes one that is fresh and
 /// empty, opened by two writers.
 ///
 /// # Panics
@@ -388,7 +388,8 @@ fn one_thread_submits_while_another_takes_the_acknowledgements(make: Make) {
     let log = make();
     let (first, places) = (log.next(), log.in_flight_max());
     assert_eq!(make().in_flight_max(), places, "another log says another number");
-    // Whoever takes an answer gives the place back: so there are never more on their way.
+    // The thread that takes an answer gives the place back, so there are never more records on
+    // their way.
     let (submitted, waits) = mpsc::channel();
     let (gives_back, free) = mpsc::channel();
     (0..places).for_each(|_| gives_back.send(()).expect("this thread takes them"));
@@ -435,7 +436,7 @@ fn a_record_submitted_again_is_committed_or_shown(make: MakeTwo) {
     for record in &records {
         append(&*one, record);
     }
-    // As a writer does whose answers were lost.
+    // As a writer whose answers were lost would do.
     submit_from(&*other, at, &records);
     for (at, record) in (at.0..).map(Position).zip(&records) {
         let stored = shown(other.next_ack(), at, record);
@@ -467,7 +468,7 @@ fn behind_a_conflict_everything_conflicts(make: MakeTwo) {
             };
             assert!(is_right, "{ack:?} for {n} where {stored} records of another writer stand");
         }
-        // Nothing of the other writer's stands where this one goes on.
+        // The other writer has no records where this one goes on.
         append(&*one, &record(at.0 + stored, SMALL_BYTES));
         assert_eq!(all(&*one, at).len() as u64, stored + 1, "a refused record is in the log");
     }

@@ -24,13 +24,13 @@ const MONITORING_PORT: u16 = 8222;
 /// No stream can have more servers.
 const REPLICAS_MAX: usize = 5;
 
-/// Who has no answer of a server by then has none to come.
+/// How long a server's answer is waited for; after that none will come.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// After which new servers that are not ready are given up for others.
+/// New servers that are not ready after this time are replaced by others.
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
 
-/// After which a new cluster that places no streams is given up for another one.
+/// A new cluster that places no streams within this time is replaced by another one.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How servers are started.
@@ -87,8 +87,8 @@ impl NatsServers {
     /// Starts servers, and waits until they are ready.
     #[track_caller]
     pub fn start(setup: NatsSetup<'_>) -> NatsServers {
-        // Somebody else may take a free port before the server does, and servers that start at the same time may
-        // not find each other.
+        // Another process may take a free port before the server does, and servers that start at
+        // the same time may not find each other.
         for _ in 0..5 {
             let mut servers = NatsServers::written(setup);
             for index in 0..setup.servers {
@@ -104,9 +104,10 @@ impl NatsServers {
         panic!("no NATS servers could be started");
     }
 
-    /// Waits until a stream can have all servers, or as many as a stream may have. One new cluster in a hundred
-    /// says that all is well and finds no peers for half a minute or longer: the servers connect to each other at
-    /// the same time, and what they say of themselves is lost with the connections that are one too many.
+    /// Waits until a stream can have all servers, or as many as a stream may have. One new cluster
+    /// in a hundred reports that all is well and finds no peers for half a minute or longer: the
+    /// servers connect to each other at the same time, and their announcements are lost with the
+    /// surplus connections.
     fn place_streams(&self) -> bool {
         let replicas = self.members.len().min(REPLICAS_MAX);
         let stream = format!(
@@ -164,7 +165,7 @@ impl NatsServers {
         NatsServers { members, folder }
     }
 
-    /// For all tests of a program: they end with that.
+    /// Makes the servers last for all tests of a program; they end with it.
     #[must_use]
     pub fn shared(self) -> &'static NatsServers {
         let remover = remove_at_the_end(self.folder.path());
@@ -190,15 +191,16 @@ impl NatsServers {
             if running.iter().any(gone) || Instant::now() >= deadline {
                 return false;
             }
-            // It writes each question down that it answers with no.
+            // The server logs every request that it answers with a failure, so there is a pause
+            // between requests.
             thread::park_timeout(Duration::from_millis(10));
         }
         true
     }
 
     /// Waits until all servers that run are ready. One in fifty that were restarted says for ever that its copy
-    /// of a stream is not current ("group node unhealthy"), or does not hear another one that it is connected to:
-    /// that one is restarted once more, as whoever operates it would do.
+    /// of a stream is not current ("group node unhealthy"), or does not hear another one that it is
+    /// connected to: that one is restarted once more, as an operator would do.
     #[track_caller]
     pub fn await_ready(&mut self) {
         for _ in 0..4 {
@@ -221,8 +223,8 @@ impl NatsServers {
         process.is_some() && is_healthy(monitoring) && self.hears_others(index)
     }
 
-    /// Whether all others that run have told a server that they vote: what they say of themselves can be lost with
-    /// connections that are one too many.
+    /// Whether all others that run have told a server that they vote: their announcements can be
+    /// lost with surplus connections.
     fn hears_others(&self, index: usize) -> bool {
         let Ok(routes) = asked(&self.members[index].monitoring, "/routez?subs=1") else {
             return false;
@@ -329,7 +331,8 @@ pub fn nats_program() -> PathBuf {
     })
 }
 
-/// What JetStream answers a client that needs no login. While servers elect a leader nobody may answer at all.
+/// What JetStream answers a client that needs no login. While servers elect a leader there may be
+/// no answer at all.
 fn ask(address: &str, subject: &str, question: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
@@ -354,7 +357,7 @@ fn is_healthy(address: &str) -> bool {
 fn asked(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
-    // Which has no chunks.
+    // HTTP/1.0 has no chunked bodies.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: nats\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

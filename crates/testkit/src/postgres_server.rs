@@ -19,7 +19,7 @@ use crate::attached::{Place, ServerProcess, remove_at_the_end};
 const LOG: &str = "server.log";
 /// Where servers listen that have an address of their own.
 const PORT: u16 = 5432;
-/// Lets in who has an address of a network that the server is in.
+/// Lets in clients with an address in a network of the server.
 const NEIGHBOURS: &str = "host all all samenet trust\nhost replication all samenet trust\n";
 
 /// A server and its data. The user `spindle` may do all, without a password unless `pg_hba.conf` is
@@ -39,7 +39,7 @@ impl PostgresServer {
         PostgresServer::start_at(Place::Loopback, settings)
     }
 
-    /// The same somewhere. Whoever has an address of its network may come in.
+    /// The same at a given place. Clients with an address in its network are let in.
     pub fn start_at(place: Place, settings: &[&str]) -> PostgresServer {
         let mut server = PostgresServer::prepared(place, settings);
         let mut command = as_ordinary_user("initdb");
@@ -54,7 +54,7 @@ impl PostgresServer {
         server
     }
 
-    /// For all tests of a program: it ends with that.
+    /// Makes the server last for all tests of a program; it ends with it.
     #[must_use]
     pub fn shared(self) -> &'static PostgresServer {
         let remover = remove_at_the_end(self.folder.path());
@@ -66,7 +66,7 @@ impl PostgresServer {
         self.standby_at(Place::Loopback, name)
     }
 
-    /// The same somewhere.
+    /// The same at a given place.
     pub fn standby_at(&self, place: Place, name: &str) -> PostgresServer {
         let mut standby = PostgresServer::prepared(place, &[]);
         standby.options.clone_from(&self.options);
@@ -82,7 +82,7 @@ impl PostgresServer {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         fs::create_dir(&data).unwrap();
-        // It takes no folder that others may read.
+        // PostgreSQL refuses a folder that others may read.
         fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
         if is_root() {
             // PostgreSQL refuses root; Debian's package brings this user.
@@ -210,7 +210,7 @@ impl PostgresServer {
     }
 
     fn try_sql(&self, role: &str, statements: &str) -> Result<String, String> {
-        // By the socket, where no settings of TLS and passwords for hosts are in the way.
+        // Over the Unix socket, where the settings of TLS and passwords for hosts do not apply.
         let mut command = Command::new(program("psql"));
         let (_, port) = self.address.rsplit_once(':').unwrap();
         command.arg("--host").arg(self.folder.path()).args(["--port", port]);

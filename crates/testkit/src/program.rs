@@ -69,7 +69,7 @@ impl From<Child> for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is what is wanted.
+        // Both fail if it has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -119,8 +119,8 @@ pub fn succeeds(command: &mut Command) -> String {
 /// An address of this machine that nobody listens on at the moment, for servers that have to be
 /// found again after a restart, or before their start.
 ///
-/// Its port is none that the system gives away: those are taken by whoever connects somewhere, or
-/// listens anywhere, before the server has it. No other call of this process returns the same.
+/// Its port is not one that the system assigns: any process that connects or listens could get such
+/// a port before the server does. No other call of this process returns the same.
 pub fn free_address() -> String {
     /// Behind the ports of well-known services, and before those that the system gives away.
     const PORTS: std::ops::Range<u32> = 10_240..32_768;

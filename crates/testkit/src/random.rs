@@ -1,6 +1,6 @@
 //! Random numbers of a seed.
 
-/// SplitMix64: small, good enough, and ours to keep stable.
+/// SplitMix64: small, good enough, and stable because it is our own code.
 pub(crate) fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut x = *state;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::PATIENCE;
 
-/// The lines of an output. They are read on in a thread of their own, so that a program never waits
-/// for somebody who reads what it says.
+/// The lines of an output. A separate thread keeps reading them, so that a program never blocks on
+/// its output.
 pub struct Said(Receiver<String>);
 
 impl Said {
@@ -34,8 +34,8 @@ impl Said {
         line.unwrap_or_else(|said| panic!("{part:?} was never said, but\n{said}"))
     }
 
-    /// Waits for a line with this in it, as [`Said::await_line`]; what was said instead, if the output
-    /// ends before there is one.
+    /// Waits for a line with this in it, as [`Said::await_line`]. Returns the other lines if the
+    /// output ends before there is one.
     #[track_caller]
     pub fn await_line_or_end(&self, part: &str) -> Result<String, String> {
         let mut before = String::new();

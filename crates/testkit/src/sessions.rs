@@ -7,8 +7,8 @@ use spindle_engine::{ConnectionId, Door, Engine, Mailbox, Peer, Session};
 
 use crate::Letters;
 
-/// A door that a test takes the reactor's part for: it opens sessions, gives them bytes, hands them
-/// what was delivered for them, and sends what their outboxes release.
+/// A door for which a test plays the reactor: the test opens sessions, gives them bytes, hands them
+/// their deliveries, and sends what their outboxes release.
 pub struct Sessions<D> {
     /// The engine behind the door.
     pub engine: Engine,

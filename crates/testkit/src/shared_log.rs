@@ -12,8 +12,8 @@ use spindle_log::{
     Position, ReadError, Record, SharedLog, Space, Stored, StoredRecords, SubmitError, slice_of,
 };
 
-/// The log itself, which every [`SharedLogHandle`] reaches until a test cuts it off. It takes one
-/// record at each position, whoever comes first.
+/// The log itself, which every [`SharedLogHandle`] reaches until a test cuts it off. It accepts one
+/// record at each position, the first to arrive.
 #[derive(Clone, Default)]
 pub struct SharedMemoryLog {
     world: Arc<World>,
@@ -31,7 +31,7 @@ struct Store {
     records: VecDeque<Record>,
     listeners: Vec<Listener>,
     handles: u64,
-    /// Appends that are on their way for as long as a test holds them, and whose they are.
+    /// Appends that are on their way for as long as a test holds them, with their writers.
     late: Vec<(u64, Position, Record)>,
 }
 
@@ -124,10 +124,10 @@ struct Hands {
     /// What the next submit names.
     next: u64,
     submitted: VecDeque<(Position, Record)>,
-    /// What the records behind the first that was not committed are answered, too.
+    /// The answer that the records behind the first uncommitted one get, too.
     lost: Option<Lost>,
     held: bool,
-    /// Appends go on their way and do not arrive.
+    /// Appends are sent and do not arrive.
     slow: bool,
 }
 
@@ -188,7 +188,7 @@ impl SharedLogHandle {
         Ok(self.world.store.lock())
     }
 
-    /// Whether the process may know what became of its oldest record.
+    /// Returns the outcome of the process's oldest record, if the process may know it.
     fn outcome(&self, hands: &mut Hands, at: Position, record: &Record) -> Ack {
         let ack = match hands.lost {
             Some(Lost::Conflict) => {

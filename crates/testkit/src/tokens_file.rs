@@ -10,7 +10,7 @@ use spindle_access::{Access, Digest, Role};
 use spindle_limits::RequestRates;
 use tempfile::TempDir;
 
-/// Which roles are enough where one is needed: `docs/security.md`.
+/// Whether the role `had` is enough where `needed` is required, as in `docs/security.md`.
 pub fn is_enough(had: Role, needed: Role) -> bool {
     use Role::{Admin, Inspect, Manage, Read, Submit, Work};
     match had {
@@ -57,8 +57,8 @@ impl TokensFile {
         )
     }
 
-    /// Its access, for doors that ask nobody, with this many requests of each token in a second that
-    /// never ends.
+    /// Its access, for doors that do not require tokens, with this many requests per second for
+    /// each token on a clock that stands still.
     pub fn paced(&self, token_requests: u32) -> Access {
         let rates = RequestRates::with_clock(Some(token_requests), None, || Duration::ZERO);
         self.access(false).with_rates(rates.map(Arc::new))
@@ -77,7 +77,7 @@ impl TokensFile {
         fs::rename(new, self.path()).unwrap();
     }
 
-    /// Who it lets in; `is_required`: whether everybody has to say who they are.
+    /// The access that it grants; `is_required`: whether every client must present a token.
     pub fn access(&self, is_required: bool) -> Access {
         Access::of_file(&self.path()).unwrap().required(is_required)
     }

@@ -4,7 +4,7 @@ use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that must come. It bounds how long a failure takes to show,
-/// and is no measure of how fast anything is.
+/// and does not measure speed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Between two looks at a condition.

@@ -36,7 +36,7 @@ pub fn check_waiting_requests<D: Door>(
     wait_until("the second one's payload", || input().held_bytes >= 100_000);
     let mut third = submit(3, 150_000);
     wait_until("the end of the third", || input().closed == 1);
-    // It hears why if it had more to send. A reset says the same as an end.
+    // It reads the reason only if it had more to send. A reset means the same as an end.
     let _ = third.read_to_end(&mut Vec::new());
     assert_eq!(jobs(), 1);
     wait_until("the second job", || {

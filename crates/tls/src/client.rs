@@ -1,4 +1,4 @@
-//! Whom our clients trust, and who they are.
+//! Which servers our clients trust, and how they identify themselves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fil
 }
 
 impl ClientFiles {
-    /// What connections are made with.
+    /// The rustls configuration for connections.
     ///
     /// # Errors
     /// What is wrong with which file.
@@ -103,7 +103,7 @@ fn verifier(
         .map_err(|error| unusable(path, error))
 }
 
-/// Takes any certificate. That the server has its key is checked all the same.
+/// Takes any certificate. It is still checked that the server has the certificate's key.
 #[derive(Debug)]
 struct Anybody {
     provider: Arc<CryptoProvider>,

@@ -1,5 +1,5 @@
-//! The wall clock, as rustls asks for it. Its own clock panics before 1970, and a server is to live
-//! with any.
+//! The wall clock, as rustls asks for it. rustls' own clock panics before 1970, and a server is to run
+//! with any time.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -27,12 +27,12 @@ impl TimeProvider for WallClock {
     }
 }
 
-/// rustls' tickets, which change their keys by its own clock: before 1970 there are none, and every
-/// client makes a whole handshake.
+/// rustls' tickets, whose keys change by its own clock. Before 1970 there are no tickets, and every
+/// client makes a full handshake.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     clock: WallClock,
-    /// There if 1970 had come when they were made.
+    /// None if they were made while the clock said a time before 1970.
     tickets: Option<Arc<dyn ProducesTickets>>,
 }
 

@@ -1,12 +1,12 @@
-//! Why the certificate of another side is refused, for the person who has to mend it.
+//! Why the certificate of the other side is refused, for the person who has to correct it.
 
 use rustls::{CertificateError, OtherError};
 
-/// What is wrong with a certificate. `authority` is the option that names whom one trusts, which
-/// is what helps if nobody who is trusted has signed it.
+/// What is wrong with a certificate. `authority` is the option that names the trusted authorities; the
+/// text names it if no trusted authority has signed the certificate.
 pub fn distrust(error: &CertificateError, authority: &str) -> String {
     match error {
-        // An authority that was made anew has the name it had, and another key.
+        // An authority that was created again has the same name, and another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
             "it is signed by nobody who is trusted: name the file of who vouches for it with \
              {authority}"
@@ -40,7 +40,7 @@ mod tests {
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().into()
     }
 
-    /// What is said of a server that shows the one, to who trusts the other.
+    /// What is said of a server that shows `shown` to a client that trusts `trusted`.
     fn said(
         shown: &CertificateDer<'_>,
         trusted: &CertificateDer<'_>,

@@ -71,7 +71,7 @@ pub enum FileError {
     },
 }
 
-/// The certificates of a file, in its order. Other blocks are passed over.
+/// The certificates of a file, in its order. Other blocks are skipped.
 ///
 /// # Errors
 /// [`FileError`]; also when there is none.

@@ -4,9 +4,9 @@
 //!   [`ServerTls::reload`] reads the files anew; handshakes from then on use what they hold.
 //! - [`ListenerTls`]: what one listener makes of a connection, judged by its first byte, so that
 //!   one port serves TLS and plain text; [`TlsMode`] is what its setting says.
-//! - [`client`]: whom our own clients trust and who they are; the one place that builds a
-//!   configuration of rustls for them.
-//! - [`distrust`]: why the certificate of another side is refused, for a person.
+//! - [`client`]: which servers our own clients trust, and how they identify themselves; the one place that
+//!   builds a configuration of rustls for them.
+//! - [`distrust`]: why the certificate of the other side is refused, in words for a person.
 //! - [`common_name`]: who a certificate is for; [`validity`], [`may_sign`]: how long certificates of a file are
 //!   valid, and what for.
 //! - [`Records`]: whether a record has begun and not ended.

@@ -19,8 +19,8 @@ impl TlsMode {
     /// The words that [`TlsMode::from_str`] reads.
     pub const WORDS: &str = "off, optional or required";
 
-    /// What holds for an address when there is a certificate and nobody says anything: clients of
-    /// this machine may speak in plain bytes, others may not.
+    /// The mode of an address when there is a certificate and no setting: clients of this machine may
+    /// speak in plain bytes, others may not.
     pub fn usual(address: SocketAddr) -> TlsMode {
         if address.ip().to_canonical().is_loopback() {
             TlsMode::Optional

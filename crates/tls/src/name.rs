@@ -7,8 +7,8 @@ use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Any, Decode};
 
 /// The common name of the subject (RFC 5280, appendix A.1, `id-at-commonName`). None if there is
-/// none, if there are several, or if it is empty or has control characters: nobody should be taken
-/// for somebody else by a name that can be read in two ways.
+/// none, if there are several, or if it is empty or has control characters: a name that can be read
+/// in two ways must not let one client pass for another.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let subject = certificate.tbs_certificate.subject;

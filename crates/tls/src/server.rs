@@ -1,4 +1,4 @@
-//! What the listeners show of themselves, and whom they believe.
+//! Which certificate the listeners show, and which client certificates they accept.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ pub enum Speaks {
 
 /// Certificate and key of a server, as they are in force.
 ///
-/// Clients may resume sessions by tickets, which cost the server no memory. Not where clients show
-/// certificates: a resumed session would skip the check of a certificate that has expired since. A
-/// client without a certificate is let in, without a name, unless the files say otherwise; one with
-/// a wrong certificate is not.
+/// Clients may resume sessions by tickets, which cost the server no memory. Where clients are asked for
+/// certificates there are no tickets: a resumed session would skip the check of a certificate that has
+/// expired since. A client without a certificate is let in, without a name, unless the files say
+/// otherwise; a client with a wrong certificate is not.
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerFiles,

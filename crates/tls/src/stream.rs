@@ -68,7 +68,7 @@ pub async fn first_byte(stream: &TcpStream, tls: &ListenerTls) -> io::Result<Opt
 }
 
 /// Lets the handshakes of one thread begin one after the other. The first step of a handshake takes
-/// about as long as many requests: everything else that is ready goes on between two of them.
+/// about as long as many requests, so everything else that is ready goes on between two such steps.
 #[derive(Clone, Debug)]
 pub struct HandshakeTurns(Arc<Semaphore>);
 
@@ -78,8 +78,8 @@ impl Default for HandshakeTurns {
     }
 }
 
-/// The server's side of a handshake, which ends within this time. It is counted. A client that is silent
-/// in the middle of a record for a minute, then or later, is an error to whoever reads.
+/// The server's side of a handshake, which ends within this time and is counted. If a client is silent in the
+/// middle of a record for a minute, during the handshake or later, reads of the stream fail.
 ///
 /// # Errors
 /// Why there is none. The client has been sent an alert then, if it could read one.
@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for MaybeTls<S> {
         let filled = buffer.filled().len();
         let read = inner!(self, inner => inner.poll_read(context, buffer));
         match read {
-            // An end that nobody announced is an end all the same: what is incomplete is seen by
-            // the protocol within.
+            // An end without TLS's announcement counts as an end: the protocol within sees whether
+            // something is incomplete.
             Poll::Ready(Err(error))
                 if error.kind() == io::ErrorKind::UnexpectedEof
                     && buffer.filled().len() == filled =>

@@ -1,4 +1,4 @@
-//! A peer that begins a record of TLS has to go on with it.
+//! A peer that begins a record of TLS has to complete it.
 
 use std::future::Future;
 use std::io;
@@ -14,13 +14,13 @@ use crate::records::Records;
 /// How long a peer may be silent in the middle of a record.
 const STALL: Duration = Duration::from_secs(60);
 
-/// The encrypted bytes of a peer. What is above sees plain bytes only, and those of half a record are
-/// none: it would wait for ever.
+/// The encrypted bytes of a peer. The layer above sees plain bytes only, and half a record gives none: it
+/// would wait for ever.
 #[derive(Debug)]
 pub struct WholeRecords<S> {
     stream: S,
     records: Records,
-    /// When it has been silent in the middle of a record for too long.
+    /// Fires when the peer has been silent in the middle of a record for too long.
     too_late: Option<Pin<Box<Sleep>>>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     const RECORD: [u8; 7] = [0x17, 3, 3, 0, 2, 0xee, 0xee];
 
-    /// In a time that passes when nothing else is left to do.
+    /// In tokio's paused time, which passes when nothing else is left to do.
     #[tokio::test(start_paused = true)]
     async fn a_peer_may_be_silent_between_two_records_and_not_within_one() {
         for cut in 1..RECORD.len() {
@@ -108,7 +108,7 @@ mod tests {
             let mut bytes = [0; 64];
             assert_eq!(near.read(&mut bytes).await.unwrap(), RECORD.len());
             assert!(timeout(10 * STALL, near.read(&mut bytes)).await.is_err());
-            // Every byte gives it the time anew.
+            // Every byte starts the time again.
             for byte in &RECORD[..cut] {
                 far.write_all(&[*byte]).await.unwrap();
                 assert_eq!(near.read(&mut bytes).await.unwrap(), 1);

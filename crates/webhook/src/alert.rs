@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// Something to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
-    /// The same however often it is sent: by it a receiver knows what it has seen.
+    /// The same however often the alert is sent: by it a receiver recognizes what it has seen.
     pub id: String,
     /// What it is about: `job_dead`, `queue_older`, `queue_no_worker`, `gap`.
     pub event: &'static str,
@@ -28,7 +28,7 @@ impl Alert {
     /// The alert that an event of the feed is worth, and the queue it is about.
     pub fn of_event(id: FeedId, event: &FeedEvent) -> Option<(Alert, &[u8])> {
         let Event::Finished(image) = &event.event else { return None };
-        // Whoever cancelled it knows.
+        // The person who cancelled it knows.
         if image.status() != Status::Dead || image.is_cancelled() {
             return None;
         }

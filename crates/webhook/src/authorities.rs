@@ -1,11 +1,11 @@
-//! Whose certificates the other side may have.
+//! Which authorities may have signed the certificate of the other side.
 
 use std::path::Path;
 
 use spindle_tls::{FileError, client::read_authorities};
 use ureq::tls::{Certificate, RootCerts};
 
-/// Who vouches for the certificates of those that are reached over TLS. By default those whom
+/// The authorities that vouch for the certificates of receivers reached over TLS. By default those that
 /// browsers trust.
 #[derive(Clone, Debug)]
 pub struct Authorities(RootCerts);

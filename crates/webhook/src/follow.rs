@@ -108,10 +108,10 @@ struct Follower {
     name: String,
     /// Everything up to here was looked at.
     from: FeedId,
-    /// Up to where, as far as the log knows.
+    /// The place up to which the log remembers that.
     remembered: Option<FeedId>,
     queues: Queues,
-    /// Events have come by since.
+    /// Events have come since.
     has_seen: bool,
     /// Disconnected when it is time to end.
     stop: Receiver<Infallible>,
@@ -161,7 +161,7 @@ impl Follower {
                     continue;
                 }
                 Err(FeedError::Ahead { .. }) => {
-                    // Another log, or one that was cut: what it reports from now on.
+                    // Another log, or one that was cut: report what comes from now on.
                     self.from = end_of(&self.engine);
                     return Ok(());
                 }
@@ -228,7 +228,8 @@ impl Follower {
         self.has_seen || self.from.position.saturating_sub(known) >= REMEMBER_RECORDS
     }
 
-    /// Everything before this place was delivered. A crash may take this back: then it is delivered again.
+    /// Notes that everything before this place was delivered. If a crash loses the note, it is delivered
+    /// again.
     fn remember(&mut self) {
         if !self.hook.dead || self.remembered == Some(self.from) {
             return;

@@ -21,7 +21,7 @@ pub struct Hook {
     pub dead: bool,
     /// Report a queue whose next job waits longer than this.
     pub older: Option<Duration>,
-    /// Report a queue that has had ready jobs, and nobody who takes them, for this long.
+    /// Report a queue that has had ready jobs, and no worker to take them, for this long.
     pub no_worker: Option<Duration>,
     /// Patterns of the queues it is about; none is all.
     pub queues: Vec<String>,
@@ -33,7 +33,7 @@ pub enum HookError {
     /// There is nothing.
     #[error("write a URL, then what to report: `http://127.0.0.1:9000/hook dead older=10m`")]
     Empty,
-    /// The address is none.
+    /// The address is not valid.
     #[error(
         "`{0}` is no URL that can be called: write http://HOST:PORT/PATH or https://HOST/PATH, \
          without a password"
@@ -42,14 +42,14 @@ pub enum HookError {
     /// A word is not known.
     #[error("`{0}` is none of dead, older=TIME, no-worker=TIME, queue=PATTERN")]
     UnknownWord(String),
-    /// A time is none.
+    /// A time is not valid.
     #[error("`{0}`: write a time such as 90s, 10m or 2h, at least 1s")]
     BadTime(String),
 }
 
 impl Hook {
-    /// The name of the consumer that it is: the log remembers its place in the feed by that. Another text is
-    /// another hook. The text itself may have secrets in it.
+    /// The name under which the log remembers this hook's place in the feed. A hook with another text is
+    /// another consumer. The name does not contain the text, which may have secrets in it.
     #[must_use]
     pub fn consumer(&self) -> String {
         let mut name = "webhook-".to_owned();

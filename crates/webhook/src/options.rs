@@ -9,7 +9,7 @@ use crate::authorities::Authorities;
 pub struct Options {
     /// The server's name, sent with each alert.
     pub server: String,
-    /// Whose certificates receivers over TLS may have.
+    /// The authorities that may vouch for receivers over TLS.
     pub authorities: Authorities,
     /// How often the feed is asked for something new.
     pub poll_every: Duration,

@@ -23,11 +23,11 @@ struct Seen {
     ready: usize,
     /// How long ago the ready job whose turn is next was submitted.
     next_age_ms: u64,
-    /// Somebody waits for its jobs, or runs one.
+    /// A worker waits for its jobs, or runs one.
     is_attended: bool,
 }
 
-/// What is known of a queue that needs somebody, or may soon.
+/// What is known of a queue that needs attention, or may soon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct KnownQueue {
     is_older: bool,
@@ -42,12 +42,12 @@ enum Turn {
     Ends,
 }
 
-/// The queues that need somebody.
+/// The queues that need attention.
 #[derive(Debug, Default)]
 pub struct Queues(BTreeMap<Vec<u8>, KnownQueue>);
 
 impl Queues {
-    /// Looks at all queues a hook is about. What has changed since the last look.
+    /// Looks at all queues that a hook is about. Returns what has changed since the last look.
     pub fn look(&mut self, engine: &Engine, hook: &Hook) -> Vec<Alert> {
         let now_ms = engine.now_ms();
         let mut alerts = Vec::new();
@@ -183,7 +183,7 @@ mod tests {
         let seen = |is_attended| Seen { ready: 3, next_age_ms: 0, is_attended };
         let (known, changes) = judge(&hook, KnownQueue::default(), seen(false), 1_000);
         assert!(changes.is_empty());
-        // Somebody came by: the minute begins anew.
+        // A worker was seen: the minute begins again.
         let (known, _) = judge(&hook, known, seen(true), 30_000);
         let (known, _) = judge(&hook, known, seen(false), 40_000);
         let (known, changes) = judge(&hook, known, seen(false), 99_999);

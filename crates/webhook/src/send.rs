@@ -47,7 +47,7 @@ impl AlertSender {
         AlertSender { agent, url: hook.url.clone(), secret, server: options.server.clone() }
     }
 
-    /// What ends a request under way, from another thread.
+    /// A handle with which another thread ends a request under way.
     pub fn agent(&self) -> Agent {
         self.agent.clone()
     }

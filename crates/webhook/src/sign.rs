@@ -1,4 +1,4 @@
-//! The signature of a delivery: who has the secret can tell that it is ours, and how old it is.
+//! The signature of a delivery: a receiver with the secret can tell that it is ours, and how old it is.
 
 use std::fmt::{self, Write};
 

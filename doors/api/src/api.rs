@@ -18,11 +18,11 @@ use tokio::sync::watch;
 /// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
     /// The name in the handles by which Gearman's clients know jobs.
     pub host: String,
-    /// What a request's body must keep to.
+    /// The limits on request bodies.
     pub body: BodyLimits,
     /// Open HTTP connections, for the metrics.
     pub connections: Arc<AtomicUsize>,
@@ -32,9 +32,10 @@ pub struct Options {
     pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
     /// The doors that are open, this one included, and where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
-    /// What all clients together make the server hold, for the metrics.
+    /// The budgets for what all clients together make the server hold, for the metrics.
     pub budgets: Budgets,
-    /// The places of all doors, whose refusals the metrics count.
+    /// The connection slots of all doors; the metrics count the connections refused for lack of
+    /// one.
     pub places: Places,
     /// What the server did in the last hour and day.
     pub history: History,
@@ -69,7 +70,7 @@ impl Default for Options {
     }
 }
 
-/// The native API. Clones are the same.
+/// The native API. Clones share one instance.
 #[derive(Clone)]
 pub struct Api(Arc<Shared>);
 
@@ -112,7 +113,7 @@ impl Api {
         self.0.bridge.engine()
     }
 
-    /// When it was made, by the engine's clock.
+    /// When this API was created, by the engine's clock.
     pub(crate) fn started_ms(&self) -> u64 {
         self.0.started_ms
     }

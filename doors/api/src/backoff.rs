@@ -1,7 +1,7 @@
 //! The wait between failures, as clients write and read it.
 //!
 //! Factor and jitter are numbers with up to three decimals outside and whole thousandths inside.
-//! They are read from the digits that stand there: no floating-point number comes in between.
+//! They are parsed from the digits of the text, without going through a floating-point number.
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use spindle_http::{Answered, Problem, whole};
 
-/// Waits that grow more than a thousandfold at each failure are a slip of the fingers.
+/// The largest factor accepted: a wait that grows more than a thousandfold at each failure is taken
+/// for a typing error.
 pub(crate) const FACTOR_MAX: u32 = 1_000;
 const ONE: u32 = 1_000;
 
@@ -113,7 +114,7 @@ impl<'de> Deserialize<'de> for Thousandths {
     }
 }
 
-/// The thousandths that a JSON number says, whichever way it is written.
+/// The value of a JSON number in thousandths, in whichever notation it is written.
 fn read(text: &str) -> Option<u32> {
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()),

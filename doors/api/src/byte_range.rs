@@ -9,11 +9,11 @@ use crate::numbers::digits;
 /// Which bytes of an answer a request wants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// All of them: no range, or one that a server may pass over.
+    /// All of them: there is no `Range`, or one that a server may ignore.
     All,
     /// Some.
     Part(Range<u64>),
-    /// None that is there.
+    /// A range outside of the answer.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! How many jobs a filter means, in bounded steps.
+//! Counts the jobs that a filter selects, in bounded steps.
 
 use spindle_core::Status;
 use spindle_core::state::QueueListing;
@@ -11,7 +11,7 @@ use crate::walk::{Order, Walk};
 
 /// Queues whose counts are added up in one hold of the lock.
 const STEP_QUEUES: usize = 512;
-/// Such steps of one request.
+/// The most such steps in one request.
 const STEPS_MAX: usize = 200;
 /// Jobs of one stretch of a walk.
 const STRETCH_JOBS: usize = 512;
@@ -19,15 +19,16 @@ const STRETCH_JOBS: usize = 512;
 /// How many jobs there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Total {
-    /// So many were found.
+    /// The number of jobs found.
     pub jobs: usize,
-    /// That is all of them.
+    /// Whether these are all of them.
     pub is_all: bool,
 }
 
 impl Filter {
-    /// Counts the jobs that are meant. By queue and status that takes the counts that queues keep;
-    /// else it is a walk, which looks at no more than one request may.
+    /// Counts the jobs that are meant. A filter by queue and status only is answered from the
+    /// counts that queues keep; any other takes a walk, which looks at no more jobs than one
+    /// request may.
     pub async fn count(self, api: &Api) -> Answered<Total> {
         if self.is_of_queue_and_status() {
             return Ok(self.by_queues(api).await);

@@ -27,7 +27,7 @@ const TOKEN: &str = "^[A-Za-z0-9_-]{26}[AEIMQUYcgkosw048]$";
 /// Standard base64 with padding; what is left over in the last letter is zero.
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|\
                                  [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
-/// The same of 1 to 512 bytes: the name of a queue.
+/// Base64 of 1 to 512 bytes: the name of a queue.
 const NAME_BASE64: &str = "^([A-Za-z0-9+/]{4}){0,170}([A-Za-z0-9+/]{4}|\
                            [A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)$";
 /// An empty one is none.
@@ -72,7 +72,8 @@ fn document(description: &OpenApi) -> Value {
     together::name_by_number_alone(&mut document);
     link(&mut document);
     plain_summaries(&mut document);
-    // Where the server asks for one, and so that a page can offer a place to write it.
+    // A token is needed only where the server asks for one; naming the scheme lets a page offer a
+    // field for it.
     document["components"]["securitySchemes"] = json!({ "token": {
         "type": "http", "scheme": "bearer", "description": "A token of the server's tokens file",
     } });
@@ -80,7 +81,7 @@ fn document(description: &OpenApi) -> Value {
     document
 }
 
-/// Summaries are plain text for whoever shows them: marks of code would be shown as they are.
+/// Makes summaries plain text: viewers show them as they are, with any backquotes.
 fn plain_summaries(document: &mut Value) {
     let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     let operations = paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut());
@@ -94,7 +95,7 @@ fn plain_summaries(document: &mut Value) {
 /// Version 00 of W3C Trace Context, which is what the server writes.
 const TRACEPARENT: &str = "^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$";
 
-/// What fields and parameters say by one word.
+/// The schemas that fields and parameters name by their `format`.
 fn formats() -> [(&'static str, Value); 19] {
     let doors = Origin::ALL.map(door_word);
     let time = json!({ "type": "string", "format": "date-time" });

@@ -81,7 +81,7 @@ impl LeaseEnd {
         }
     }
 
-    /// How the lease of an attempt ended that is not live any more.
+    /// How the lease of an attempt ended, for a lease that is not live any more.
     fn of(image: &JobImage, attempt: u32) -> LeaseEnd {
         // After a retry by hand attempts are counted anew: the newest one of this number.
         let past = image.history.iter().rev().find(|past| past.attempt == attempt);
@@ -103,7 +103,7 @@ impl LeaseEnd {
     }
 }
 
-/// In the words of a lease: its job's end is its end.
+/// The refusal in terms of the lease: a lease ends when its job does.
 pub(crate) async fn lease_ended(api: &Api, claim: Claim, refused: Refused) -> Problem {
     let is_over = matches!(
         refused,

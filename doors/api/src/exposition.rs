@@ -8,13 +8,14 @@ use spindle_http::{accept_of, preference};
 pub(crate) enum Exposition {
     /// Prometheus' own text, version 0.0.4: every tool reads it.
     Text,
-    /// OpenMetrics 1.0.0, for those that ask for it.
+    /// OpenMetrics 1.0.0, for clients that ask for it.
     OpenMetrics,
 }
 
 impl Exposition {
-    /// What a client takes, by its Accept: OpenMetrics if it is named and wanted no less than text,
-    /// or if text is not wanted at all. Who takes neither gets text: people can read it.
+    /// The form that a client's `Accept` prefers: OpenMetrics if it is named and ranks no lower
+    /// than text, or if text is not accepted at all. A client that accepts neither gets text, which
+    /// people can read.
     pub fn wanted(headers: &HeaderMap) -> Exposition {
         let Some(accept) = accept_of(headers) else { return Exposition::Text };
         let text = preference(&accept, &["text/plain"], Some("0.0.4"));
@@ -24,7 +25,7 @@ impl Exposition {
         if asked { Exposition::OpenMetrics } else { Exposition::Text }
     }
 
-    /// What stands in Content-Type.
+    /// The value of `Content-Type`.
     pub fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Exposition::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -45,7 +46,7 @@ impl Exposition {
 /// name its samples have.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // What a metric is for stands before what it is.
+    // In text 0.0.4 the help line of a metric precedes its type.
     let mut help = None;
     for line in open_metrics.lines() {
         let Some(comment) = line.strip_prefix("# ") else {

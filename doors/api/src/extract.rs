@@ -21,9 +21,9 @@ use spindle_http::{Answered, Code, Pass, Problem, read_body, work_on_bytes};
 
 /// A JSON body.
 pub(crate) struct JsonBody<T> {
-    /// What it says.
+    /// The value parsed from it.
     pub value: T,
-    /// How it came.
+    /// The bytes as they were received.
     pub raw: Bytes,
 }
 
@@ -50,7 +50,7 @@ impl FromRequest<Api> for RawBody {
     }
 }
 
-/// A JSON body that may be left out: then everything in it is.
+/// A JSON body that may be left out; all of its fields are left out then.
 pub(crate) struct OptionalBody<T>(pub T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for OptionalBody<T> {
@@ -67,8 +67,9 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for OptionalBody<T> 
     }
 }
 
-/// A body that says nothing of its type is JSON: nothing else is spoken here. What browsers say
-/// without asking the server first (forms, plain text) is refused, whatever is in it.
+/// A body without `Content-Type` is taken as JSON, the only format of this API. The types that
+/// browsers send to other sites without asking the server first (forms, plain text) are refused,
+/// whatever is in the body.
 fn check_type(headers: &HeaderMap) -> Answered<()> {
     let mut said = headers.get_all(header::CONTENT_TYPE).iter();
     let (first, second) = (said.next(), said.next());
@@ -87,13 +88,13 @@ fn check_type(headers: &HeaderMap) -> Answered<()> {
     Err(Problem::new(Code::UnsupportedType, detail))
 }
 
-/// What forms are sent as, and what `curl -d` says by default.
+/// The type of submitted forms, and the one that `curl -d` sends by default.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A JSON object that says what it should.
+/// Parses a JSON object into a value of the type expected.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Answered<T> {
     if raw.trim_ascii_start().starts_with(b"[") {
-        // A list of values would be taken for the fields in their order.
+        // Without this check a list would be read as the fields in their order.
         return Err(Problem::bad_field("the body must be an object, not a list"));
     }
     serde_json::from_slice(raw).map_err(|error| {
@@ -102,7 +103,7 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Answered<T> {
     })
 }
 
-/// What stands behind the question mark.
+/// The parameters of the query string.
 pub(crate) struct Args<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
@@ -113,7 +114,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Args<T> {
     }
 }
 
-/// What a query says.
+/// Parses a query string.
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri);
     read.map(|Query(value)| value).map_err(|error| Problem::bad_field(error.body_text()))
@@ -121,8 +122,8 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Where a client that comes back to a stream of events was. Browsers send an empty one for none.
-/// One that is no text is U+FFFD, which no stream takes.
+/// The `Last-Event-ID` of a client that resumes a stream of events. Browsers send an empty one for
+/// none. One that is not text becomes U+FFFD, which every stream refuses.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("\u{fffd}"));
     id.filter(|id| !id.is_empty())
@@ -278,7 +279,8 @@ pub(crate) async fn claim(api: &Api, pass: &mut Pass, token: &str) -> Answered<C
     Ok(claim)
 }
 
-/// The segment of the path behind a prefix, decoded. Not axum's, which takes UTF-8 only.
+/// The segment of the path behind a prefix, decoded. The extractor of axum is not used because it
+/// accepts UTF-8 only.
 fn segment(parts: &Parts, prefix: &str) -> Vec<u8> {
     let rest = parts.uri.path().strip_prefix(prefix).unwrap_or_default();
     percent_decode_str(rest.split('/').next().unwrap_or_default()).collect()

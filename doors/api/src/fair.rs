@@ -56,7 +56,7 @@ impl Fair {
                  bytes, and weights of 1 to {FAIR_WEIGHT_MAX}"
             )));
         }
-        // In the order of the keys' bytes, as the map has them.
+        // The map yields them in the order of the keys' bytes.
         let weights = self.weights.into_iter();
         let weights = weights.map(|(key, weight)| FairWeight { key: Bytes::from(key), weight });
         Ok(queue::Fair { field: self.field.unwrap_or_default(), weights: weights.collect() })

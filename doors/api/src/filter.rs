@@ -1,4 +1,4 @@
-//! Which jobs a list or a bulk action is about. `walk.rs` finds them.
+//! The filter that selects the jobs of a list or a bulk action. `walk.rs` finds them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::view::status_word;
 use crate::{instant, keys, naming};
 
 pub(crate) const TEXT_CHARS_MAX: usize = 1024;
-/// Jobs that one filter may name.
+/// The most jobs that one filter may name.
 pub(crate) const IDS_MAX: usize = 512;
-/// Requests that one filter may name.
+/// The most requests that one filter may name.
 const REQUESTS_MAX: usize = 64;
 
 /// Which jobs are meant: those that match all fields that are set. Each may be left out.
@@ -113,11 +113,12 @@ pub(crate) struct Filter {
     fingerprint: Option<String>,
     pub from: JobId,
     pub until: JobId,
-    /// Numbers say nothing: all that were there when it was read are meant.
+    /// The jobs are not limited by their numbers: all that existed when the filter was read are
+    /// meant.
     is_of_any_time: bool,
 }
 
-/// What is looked for in payloads.
+/// The text or field that is searched for in payloads.
 pub(crate) struct Wanted {
     text: Option<Finder<'static>>,
     field: Option<MatchPath>,
@@ -126,7 +127,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Whether a payload has it.
     pub fn is_in(&self, payload: &[u8], kind: i32) -> bool {
-        // Doors of old protocols take JSON as bytes.
+        // The doors of old protocols store JSON as bytes.
         let kind = Type::try_from(kind).ok().filter(|kind| *kind != Type::Bytes);
         let kind = kind.unwrap_or(Type::Json);
         self.text.as_ref().is_none_or(|text| text.find(payload).is_some())
@@ -146,7 +147,7 @@ impl JobFilter {
         if self.fingerprint.as_deref().map(check_fingerprint).transpose()?.is_some()
             && statuses.is_empty()
         {
-            // No job that is done failed last: there is no need to read them.
+            // The last attempt of a job that is done did not fail, so done jobs need not be read.
             statuses.extend(Status::ALL.into_iter().filter(|status| *status != Status::Done));
         }
         let door = self.door.as_deref().map(read_door).transpose()?;
@@ -182,7 +183,7 @@ impl JobFilter {
         }
         let ids = self.ids.as_deref().map(read_ids).transpose()?;
         let is_of_any_time = from == JobId(0) && until == end;
-        // With its queue it was found by its key already.
+        // Where the queue is given too, the job was found by its key already.
         let unique = self.unique_key.clone().filter(|_| queue.is_none());
         let deleted_by = self.deleted_by.as_deref().map(read_requests).transpose()?;
         let deleted_by = deleted_by.unwrap_or_default();
@@ -204,7 +205,7 @@ impl JobFilter {
         Ok(filter)
     }
 
-    /// What it says besides the queue, for people. What is looked for in payloads is not repeated.
+    /// The conditions besides the queue, for people. What is searched for in payloads is left out.
     pub fn described(&self) -> String {
         let JobFilter { status, door, created_from, created_before, .. } = self;
         let said = [
@@ -231,7 +232,8 @@ impl JobFilter {
         let mut wanted = Vec::new();
         if let Some(key) = &self.unique_key {
             keys::check("unique_key", key.chars().count())?;
-            // A key counts in its queue: without one, jobs are looked through.
+            // A unique key is unique within its queue only: without a queue, the jobs are searched
+            // for it.
             wanted.extend(queue.map(|queue| keys::unique(queue, key.as_bytes())));
         }
         if let Some(key) = &self.idempotency_key {
@@ -303,7 +305,7 @@ fn read_field(text: &str) -> Answered<MatchPath> {
     MatchPath::new(&[matcher]).map_err(|error| Problem::out_of_range(format!("field: {error}")))
 }
 
-/// What a value may be that is written like this.
+/// The JSON values that this text can stand for.
 fn scalars(value: &str) -> Vec<Scalar> {
     let read = match serde_json::from_str(value) {
         Ok(Value::Null) => Some(Scalar::Null),
@@ -332,17 +334,17 @@ impl Filter {
         self.until = self.until.min(until);
     }
 
-    /// Whose jobs these are.
+    /// Whose jobs these are, for the check of access.
     pub fn target(&self) -> Target<'_, '_> {
         self.scan.queue.as_deref().map_or(Target::AllQueues, Target::Queue)
     }
 
-    /// Whether what is found says something of payloads.
+    /// Whether the result would reveal something about payloads.
     pub fn looks_into_payloads(&self) -> bool {
         self.payload.is_some()
     }
 
-    /// Queue and status are all that it says: what the counts of queues tell.
+    /// Whether the filter is by queue and status only, so that the counts of queues answer it.
     pub fn is_of_queue_and_status(&self) -> bool {
         self.is_by_index()
             && self.scan.deleted_by.is_empty()
@@ -352,7 +354,7 @@ impl Filter {
             && self.is_of_any_time
     }
 
-    /// The walk itself finds nothing that is not meant, as far as unfinished jobs go.
+    /// Whether all unfinished jobs that the walk finds are meant, without a further check.
     pub fn is_by_index(&self) -> bool {
         self.tag.is_none()
             && self.unique.is_none()
@@ -360,7 +362,7 @@ impl Filter {
             && self.fingerprint.is_none()
     }
 
-    /// As far as only the image of a finished job can say.
+    /// Whether a finished job matches, as far as only its image can tell.
     pub fn takes(&self, image: &JobImage) -> bool {
         let ScanFilter { statuses, door, queue, deleted_by } = &self.scan;
         let deletion = image.options().deletion.as_deref();

@@ -7,7 +7,8 @@ use spindle_core::job::{Key, Origin, Scope};
 
 use spindle_http::{Answered, Problem};
 
-/// Unique keys and idempotency keys have at most this many characters: what a schema can say too.
+/// Unique keys and idempotency keys have at most this many characters, a limit that a JSON schema
+/// can express too.
 pub(crate) const KEY_CHARS_MAX: usize = 255;
 
 const UNIQUE: &[u8] = b"u\0";
@@ -26,7 +27,7 @@ pub(crate) fn check(name: &str, chars: usize) -> Answered<()> {
 
 /// A key that at most one unfinished job of a queue holds.
 pub(crate) fn unique(queue: &[u8], key: &[u8]) -> Key {
-    // The key is the last part: whatever is in it, two queues' keys differ.
+    // The key is the last part, so the keys of two queues differ whatever the key contains.
     let queue_bytes = (queue.len() as u16).to_be_bytes();
     named(&[UNIQUE, &queue_bytes, queue, key], Scope::WhileUnfinished)
 }
@@ -41,7 +42,8 @@ pub(crate) fn unique_of(image: &JobImage) -> Option<String> {
     Some(String::from_utf8_lossy(key).into_owned())
 }
 
-/// What a client that may have to ask twice puts on a job: the key it chose, and what it asked.
+/// The two keys that make a submit safe to repeat: the idempotency key that the client chose, and
+/// one for the content of the request.
 pub(crate) fn once(key: &[u8], request: &[u8]) -> [Key; 2] {
     let asked = Sha256::digest(request);
     [named(&[ONCE, key], Scope::WhileKept), named(&[REQUEST, &asked[..16], key], Scope::WhileKept)]
@@ -53,8 +55,8 @@ pub(crate) fn is_same(image: &JobImage, [key, request]: &[Key; 2]) -> Option<boo
     has(key).then(|| has(request))
 }
 
-/// What names a job that was imported: the same line of an export is one job, however often it is
-/// imported, as long as that job is kept. It is an idempotency key, and can be looked for as one.
+/// The key of an imported job: a line of an export makes one job, however often it is imported, as
+/// long as that job is kept. It is an idempotency key, and can be looked for as one.
 pub(crate) fn reference(id: u64, created_at: &str, payload: &[u8]) -> [Key; 2] {
     let sum = Sha256::digest(payload);
     let sum: String = sum[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -62,7 +64,7 @@ pub(crate) fn reference(id: u64, created_at: &str, payload: &[u8]) -> [Key; 2] {
     once(format!("{IMPORTED}{name}:{sum}").as_bytes(), IMPORTED.as_bytes())
 }
 
-/// What names a job at the server that it comes from.
+/// The part of the key that names a job at the server it comes from.
 pub(crate) fn reference_name(id: u64, created_at: &str) -> String {
     format!("{id}:{created_at}")
 }

@@ -2,8 +2,8 @@
 //!
 //! [`Api`] makes the routes for an engine; `spindle-http` has the listener that serves them, the
 //! guard before them, and the bridge through which handlers wait for the engine and the disk. A
-//! handler is a translation: it turns a request into calls of the engine, and answers once what the
-//! answer reveals is on disk.
+//! handler only translates: it turns a request into calls of the engine, and answers once
+//! everything that the answer reveals is on disk.
 //!
 //! Start with `router.rs` (the table of routes). What the routes do is in `routes/`; docs/api.md is
 //! the page for clients.

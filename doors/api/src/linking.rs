@@ -1,10 +1,11 @@
-//! Jobs of one request that wait for each other: whom each names, and in which order they are taken.
+//! Jobs of one request that wait for each other: which jobs each one names, and in which order they
+//! are taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_http::{Answered, Problem};
 
-/// What a job of a request says of the others.
+/// How a job of a request refers to the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Linked {
     /// The name by which others of the request may wait for it.
@@ -16,9 +17,9 @@ pub(crate) struct Linked {
 /// Which jobs of a request wait for which, by their places in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Links {
-    /// For each job those of the request that it waits for, or the name that nobody has.
+    /// For each job, the jobs of the request that it waits for, or a name that no job has.
     pub before: Vec<Result<BTreeSet<usize>, String>>,
-    /// Jobs that may be taken together, when all of the levels before are.
+    /// Jobs that may be taken together once all jobs of the levels before have been taken.
     pub levels: Vec<Vec<usize>>,
 }
 
@@ -74,8 +75,8 @@ fn levels(before: &[Result<BTreeSet<usize>, String>], names: &[&str]) -> Answere
 
 /// The refusal of jobs that wait for each other, with one circle of them.
 ///
-/// Each job that is left waits for another one that is left. So a path from job to job comes to one
-/// that it has been at: the circle is what lies in between.
+/// Each remaining job waits for another remaining one, so a path from job to job returns to a job
+/// that it has visited; the circle is the part of the path in between.
 fn circle(before: &[Result<BTreeSet<usize>, String>], open: &[usize], names: &[&str]) -> Problem {
     let next = |place: usize| {
         let mut others = before[place].iter().flatten();

@@ -1,5 +1,5 @@
-//! What can be done with an answer: the OpenAPI document links the requests that take a number or a
-//! token to those that give one.
+//! Links between operations in the OpenAPI document: from the answers that give a number or a token
+//! to the requests that take one.
 
 use serde_json::{Map, Value, json};
 

@@ -35,13 +35,13 @@ fn of_queue(queue: &str) -> Label<String> {
     [("queue", queue.to_owned())]
 }
 
-/// What the doors count, each by its name.
+/// What the doors count, by the name of each door.
 pub(crate) struct AtDoors {
     /// Connections open now.
     pub open: Vec<(&'static str, usize)>,
-    /// Connections for which there was no place.
+    /// Connections that were refused for lack of a slot.
     pub refused: Vec<(&'static str, Refusals)>,
-    /// Requests that came too early, by whose limit it was.
+    /// Requests that came too early, by the kind of limit they ran into.
     pub too_fast: [(Of, u64); Of::ALL.len()],
     /// Handshakes of TLS since the start, by how they ended; none without TLS.
     pub handshakes: Vec<(&'static str, u64)>,
@@ -186,7 +186,7 @@ fn at_doors(registry: &mut Registry, doors: &AtDoors) {
     registry.register("tls_handshakes", help, shaken);
 }
 
-/// What clients make the server hold.
+/// How many bytes clients make the server hold.
 fn held(registry: &mut Registry, budgets: &Budgets) {
     let (bytes, most) = (Family::<Label, Gauge>::default(), Family::<Label, Gauge>::default());
     let closed: Family<Label, Counter> = Family::default();
@@ -223,7 +223,7 @@ struct Bars {
 }
 
 impl Bars {
-    /// `per_unit` of the engine's unit are one of the unit shown.
+    /// `per_unit` is how many of the engine's units make one of the unit shown.
     fn new(readings: &Readings, per_unit: f64) -> Bars {
         let bar = |(limit, count): &(Option<u64>, u64)| {
             (limit.map_or(f64::INFINITY, |limit| limit as f64 / per_unit), *count)
@@ -256,7 +256,8 @@ async fn queues(registry: &mut Registry, engine: &Engine) {
     let set = |queue: &str, counts: &[usize; Status::ALL.len()]| {
         for status in Status::ALL {
             let labels = [("queue", queue.to_owned()), ("status", status_word(status).to_owned())];
-            // Added up: names that differ only in bytes that are no UTF-8 are shown as one.
+            // Added up, because names that differ only in bytes that are not UTF-8 are shown as
+            // one.
             jobs.get_or_create(&labels).inc_by(signed(counts[status as usize] as u64));
         }
     };
@@ -340,7 +341,8 @@ struct Busy {
 }
 
 impl Busy {
-    /// What has gone through it counts, so that a queue keeps its label while its jobs come and go.
+    /// Ranks a queue by what has gone through it, so that it keeps its label while its jobs come
+    /// and go.
     fn rank(&self) -> u64 {
         self.tally.submitted.max(unfinished(&self.queue) as u64)
     }

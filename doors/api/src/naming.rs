@@ -67,7 +67,7 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The two ways to tell a name: as text where it is one.
+/// A name as text if it is UTF-8, and else in base64.
 pub(crate) fn text_or_base64(name: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(name) {
         Ok(text) => (Some(text.to_owned()), None),
@@ -75,7 +75,7 @@ pub(crate) fn text_or_base64(name: &[u8]) -> (Option<String>, Option<String>) {
     }
 }
 
-/// A lease's token: who has it may end the lease. Opaque to clients.
+/// A lease's token: its holder may end the lease. Opaque to clients.
 pub(crate) fn token(job: JobId, epoch: u64, attempt: u32) -> String {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&job.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What each route needs of who calls it.
+//! The role that each route requires of its caller, and what the role must cover.
 
 use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit, Work};
 use spindle_http::Needs::{All, Named, Nothing, Server};
@@ -12,7 +12,7 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/jobs/batch", Named(Submit)),
     ("POST", "/api/v1/jobs/bulk", Named(Manage)),
     ("GET", "/api/v1/jobs/export", All(Inspect)),
-    // In the name of every door.
+    // An import submits jobs in the name of every door.
     ("POST", "/api/v1/jobs/import", All(Admin)),
     // Without `inspect`, a job is shown without its payload and its result.
     ("GET", "/api/v1/jobs/{id}", Named(Read)),
@@ -26,10 +26,10 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/jobs/{id}/release", Named(Manage)),
     ("GET", "/api/v1/jobs/{id}/wait", Named(Read)),
     ("GET", "/api/v1/jobs/{id}/why", Named(Read)),
-    // Without `inspect`, there is no output in it.
+    // Without `inspect`, the stream has no output.
     ("GET", "/api/v1/jobs/{id}/events", Named(Read)),
     ("GET", "/api/v1/jobs/{id}/output", Named(Inspect)),
-    // Workers of other doors have no token of a lease.
+    // By job number, because workers of other doors have no lease token.
     ("POST", "/api/v1/jobs/{id}/output", Named(Work)),
     ("POST", "/api/v1/jobs/{id}/progress", Named(Work)),
     ("GET", "/api/v1/jobs/{id}/flow", Named(Read)),
@@ -73,7 +73,7 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/queues/{name}/purge", Named(Manage)),
     ("GET", "/api/v1/queues/{name}/settings", Named(Read)),
     ("PUT", "/api/v1/queues/{name}/settings", Named(Manage)),
-    // What it does to all shards is no matter of one queue.
+    // A move affects all shards, so the role must cover more than the one queue.
     ("POST", "/api/v1/queues/{name}/move", Server(Admin)),
     ("GET", "/api/v1/workers", All(Read)),
     // Targets are in no queue of the server, or in any.
@@ -88,9 +88,9 @@ pub(crate) const NEEDS: Table = &[
     ("POST", "/api/v1/clock/accept", Server(Admin)),
     ("GET", "/api/v1/cluster", Server(Read)),
     ("POST", "/api/v1/cluster/step-down", Server(Admin)),
-    // It names people, and queues.
+    // The audit log names people and queues.
     ("GET", "/api/v1/audit", All(Admin)),
-    // All that was ever written, until it is compacted.
+    // A backup has everything that was ever written and is not compacted yet.
     ("GET", "/api/v1/backup", All(Admin)),
     ("GET", "/api/v1/backup/segments/{first}", All(Admin)),
     ("GET", "/healthz", Nothing),

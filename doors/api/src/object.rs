@@ -1,7 +1,7 @@
-//! JSON objects that are nothing but objects.
+//! Fields that must be JSON objects.
 //!
 //! A struct that derives `Deserialize` also takes a list, as its fields in their order: `[1, 2]`
-//! for `{"base_ms": 1, "factor": 2}`. Nobody who wrote that meant it.
+//! for `{"base_ms": 1, "factor": 2}`. Such a list is a mistake of its writer, so it is refused.
 
 use std::fmt;
 use std::marker::PhantomData;

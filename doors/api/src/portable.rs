@@ -178,7 +178,7 @@ impl Portable {
         let time = |ms: Option<u64>| ms.map(instant::shown);
         let payload_type = Kind::of(image.payload.as_ref().map_or(0, |payload| payload.kind));
         let bytes = bodies.payload.clone().unwrap_or_default();
-        // A line is one line.
+        // A line of an export must not contain line breaks.
         let is_one_line = memchr::memchr2(b'\n', b'\r', &bytes).is_none();
         let (payload, payload_base64) = match typed::shown(&bytes, payload_type) {
             (Some(json), _) if is_one_line => (Some(json), None),
@@ -280,7 +280,7 @@ impl Portable {
             .transpose()
             .map_err(|error| Problem::bad_field(format!("uuid: {error}")))?;
         submit.keys = self.keys.iter().map(PortableKey::read).collect::<Answered<_>>()?;
-        // A job that was imported before, and comes from there, has the reference of then.
+        // A job that was itself imported at that server still has the reference from then.
         submit.keys.retain(|key| !keys::is_reference(key));
         submit.on_dead = self.on_dead.unwrap_or_default().into();
         let after = self.after.iter().map(PortableAfter::name).collect();

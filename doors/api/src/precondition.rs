@@ -1,7 +1,7 @@
-//! What a request insists on: `If-Match` and `If-None-Match`.
+//! The preconditions of a request: `If-Match` and `If-None-Match`.
 //!
-//! A header that is no entity tag at all is a slip, and says so; a tag that is not the one of what
-//! is there now is a precondition that does not hold.
+//! A header that is no entity tag at all is answered as a malformed request; a tag that differs
+//! from the current one is a precondition that does not hold.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use spindle_http::{Answered, Problem};
 
 use crate::numbers::digits;
 
-/// What both headers together say must be so.
+/// The condition that both headers together set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Precondition<'a> {
     None,
@@ -67,7 +67,7 @@ fn if_none_match(headers: &HeaderMap) -> Answered<bool> {
     }
 }
 
-/// A header that may be there once; the inner one is none if it is no text.
+/// A header that may occur at most once; the inner option is `None` if its value is not text.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<Option<Option<&'a str>>> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str().ok().map(str::trim));

@@ -34,9 +34,9 @@ impl ShowAsked {
     }
 }
 
-/// A job in full as JSON, with its revision, once all that is shown of it is durable. Who may not
-/// inspect jobs sees it without payload and result. Of a payload longer than `bytes_max` only the
-/// beginning is there, of such a result nothing.
+/// A job in full as JSON, with its revision, once all that is shown of it is durable. A client that
+/// may not inspect jobs gets it without payload and result. A payload longer than `bytes_max` is
+/// cut to its beginning, and such a result is left out.
 pub(crate) async fn job(
     api: &Api,
     which: JobRef,

@@ -1,5 +1,5 @@
-//! Why a job does not run, in words, and what to do about it. This is the one place of these words:
-//! the API answers them, and the command line and the pages show them as they are.
+//! Why a job does not run, in words, and what to do about it. These texts exist only here: the API
+//! answers with them, and the command line and the pages show them as they are.
 
 use serde::Serialize;
 use spindle_core::job::{Attempt, Cause, Outcome};
@@ -73,7 +73,7 @@ pub(crate) fn of_status(image: &JobImage, tries: &Tries) -> Option<Reason> {
         return Some(reason.until(Some(deletion.gone_ms)).next("undo its deletion", String::new()));
     }
     Some(match image.status() {
-        // What it waits for is looked up beside it.
+        // The caller looks up what such a job waits for.
         Status::Ready | Status::Blocked => return None,
         Status::Scheduled if image.fails > 0 || image.attempts > 0 => {
             let next = next_try(image, tries);
@@ -196,7 +196,7 @@ fn death(image: &JobImage, tries: &Tries) -> String {
     }
 }
 
-/// How the last attempt ended of a job that is to be tried again.
+/// How the last attempt of a job that is to be tried again ended.
 pub(crate) fn last_attempt(image: &JobImage) -> Option<Reason> {
     let last = image.history.last().map(Attempt::cause);
     let outcome = image.outcome.as_ref().filter(|outcome| !outcome.success);
@@ -234,7 +234,7 @@ fn said(image: &JobImage, outcome: &Outcome) -> String {
     format!("\"{main}\"{more}")
 }
 
-/// The first line of a worker's text: what stands below it is a stack trace as a rule.
+/// The first line of a worker's text: the lines below it are usually a stack trace.
 fn line(word: &str) -> String {
     let word = word.trim().lines().next().unwrap_or_default().trim_end();
     let word = String::from_utf8_lossy(cut_text(word.as_bytes(), WORD_BYTES_MAX));
@@ -267,7 +267,7 @@ pub(crate) fn constrained(held: HeldBack) -> Reason {
         Some(max) => format!("constraint {name}: {max} of its jobs run, and no more may"),
         None => format!("constraint {name}: no more jobs may start for now"),
     };
-    // A running job that ends frees it too, and when that is nobody knows.
+    // A running job that ends frees it too, and that time is not known.
     let until = held.frees_ms.filter(|_| held.running_max.is_none());
     let command = of_name("constraint show", name.as_bytes());
     let mut reason = Reason::new("constraint", text)
@@ -315,7 +315,7 @@ pub(crate) fn takes_turns(place: FairPlace) -> Reason {
     reason
 }
 
-/// Whether a worker waits for its queue: so many clients do, or some sleep until it has work.
+/// Whether a worker waits for its queue: `waiting` clients do, or some sleep until it has work.
 pub(crate) fn workers(waiting: usize, has_sleepers: bool) -> Reason {
     match (waiting, has_sleepers) {
         (1, _) => Reason::new("workers_wait", "1 client waits for its queue"),

@@ -18,7 +18,7 @@ fn outcome(error: &str, message: &str, code: &str) -> Option<Box<Outcome>> {
     Some(Box::new(Outcome { error, message, code, ..Outcome::default() }))
 }
 
-/// A job that had so many attempts, the last of which ended like this.
+/// A job after `attempts` attempts, the last of which ended in this way.
 fn job(status: Status, attempts: u32, fails: u32, cause: Option<Cause>) -> JobImage {
     let mut job = JobImage { id: 7, status: status as i32, attempts, fails, ..JobImage::default() };
     job.finished_ms = status.is_finished().then_some(5);

@@ -263,7 +263,7 @@ pub(crate) struct ScheduledJob {
 }
 
 impl ScheduledJob {
-    /// What is shown can be put again.
+    /// The job as it is shown, in a form that can be put again.
     fn of(job: JobTemplate, with_payload: bool) -> ScheduledJob {
         let (queue, queue_base64) = naming::text_or_base64(&job.queue);
         let kind = Kind::of(job.payload_type);
@@ -292,7 +292,7 @@ impl ScheduledJob {
 }
 
 impl ScheduleShown {
-    /// `times` that lie ahead are computed: those behind the one that is stored.
+    /// The next `times` times: the one that is stored, and those computed from it.
     pub fn of(view: ScheduleNow, now_ms: u64, times: usize, with_payload: bool) -> ScheduleShown {
         let ScheduleNow { schedule, progress, is_running } = view;
         let next = times_ahead(&schedule, &progress, now_ms, times);
@@ -357,7 +357,7 @@ fn times_ahead(schedule: &Schedule, progress: &Progress, now_ms: u64, times: usi
             progress.next.into_iter().chain(behind).take(times).collect()
         }
         Ok(timing) => timing.all_after(now_ms).take(times).collect(),
-        // Of a later version.
+        // An expression of a later version.
         Err(_) => progress.next.into_iter().take(times).collect(),
     }
 }

@@ -128,8 +128,8 @@ pub(crate) fn replace(settings: &mut QueueSettings, wanted: &QueueSettings) {
     };
 }
 
-/// Whether settings may be replaced. A queue that is not there has none of them set, which a client
-/// may have read as well.
+/// Whether settings may be replaced. A queue that does not exist counts as one with no settings,
+/// because a client may have read just that.
 pub(crate) fn holds(wanted: Precondition<'_>, is_there: bool, settings: &QueueSettings) -> bool {
     match wanted {
         Precondition::None => true,

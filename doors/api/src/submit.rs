@@ -17,7 +17,7 @@ use crate::typed::{self, Kind, present};
 use crate::{instant, keys, naming, object};
 use spindle_http::{Answered, Problem, whole, whole_or_null};
 
-/// Words to search by: the most of a job, and the longest.
+/// The limits on tags: the most of a job, and the longest.
 pub(crate) const TAGS_MAX: usize = 64;
 pub(crate) const TAG_CHARS_MAX: usize = 128;
 /// The longest `ref`.
@@ -201,7 +201,7 @@ impl NewJobBody {
             .run_at
             .map(|text| instant::read("run_at", &text))
             .transpose()?
-            // A time that has passed is now: a TTL counts from when the job may run.
+            // A time that has passed counts as now, because a TTL starts when the job may run.
             .filter(|ms| *ms > now_ms);
         submit.ttr_ms = self.ttr_ms;
         submit.ttl_ms = self.ttl_ms;

@@ -12,7 +12,8 @@ use crate::keys;
 use crate::linking::{Linked, Links};
 use crate::submit::{NewJobBody, UniqueMode};
 
-/// A key can be free again when the job that had it is looked at: then the submit is made again.
+/// How often a submit is tried: the key may become free before the job that held it is looked up,
+/// and then the submit is made again.
 const TRIES: usize = 4;
 
 /// A job that a client wants taken.
@@ -45,14 +46,14 @@ impl Wanted {
         let mut job = body.into_new_job(now_ms)?;
         job.submit.trace = trace;
         if let Some(once) = &once {
-            // First, so that it is the one a refusal names.
+            // It goes first, so that a refusal names this key.
             job.submit.keys.splice(0..0, once.clone());
         }
         job.submit.replaces = mode == UniqueMode::Replace;
         Ok(Wanted { job, once, mode, linked })
     }
 
-    /// A job of another server, with the names it had there and the one it has for being imported.
+    /// A job of another server, with the names it had there and the key that marks it as imported.
     /// `linked` names it and those that it waits for by their numbers there.
     pub fn imported(mut job: NewJob, once: [Key; 2], linked: Linked) -> Wanted {
         job.submit.keys.splice(0..0, once.clone());
@@ -74,7 +75,8 @@ impl Wanted {
         self.job.submit.batch
     }
 
-    /// Those that it names and that are known are waited for; the others may be of its request.
+    /// Adds the jobs it names that are known to those it waits for; the other names may be of the
+    /// same request.
     pub fn resolve(&mut self, known: impl Fn(&str) -> Option<JobId>) {
         let Wanted { job, linked, .. } = self;
         linked.after.retain(|name| match known(name) {
@@ -182,9 +184,10 @@ impl Asked {
     }
 }
 
-/// Takes jobs, each for itself: an answer for each of them, all durable, after one wait for the disk.
-/// They are taken in their order, but for those that wait for later ones of the request. One that
-/// was refused already keeps its place, so that a refusal can name jobs by their places.
+/// Takes jobs, each independently of the others: one answer for each, all of them durable after one
+/// wait for the disk. They are taken in their order, but for those that wait for later ones of the
+/// request. A job that was already refused keeps its place, so that a refusal can name jobs by
+/// their places.
 ///
 /// # Errors
 ///
@@ -199,7 +202,7 @@ pub(crate) async fn take_many(
         return Ok(take_linked(api, wanted, links).await);
     }
     let mut ready = Vec::with_capacity(wanted.len());
-    // None: the next of those that are submitted.
+    // `None`: the answer comes from the next of the jobs that are submitted.
     let refused: Vec<Option<Problem>> =
         wanted.into_iter().map(|job| job.map(|job| ready.push(job)).err()).collect();
     let mut answers = Gated::open(());
@@ -215,7 +218,7 @@ pub(crate) async fn take_many(
     Ok(taken)
 }
 
-/// Submits jobs in their order. What the answers wait for goes to `answers`.
+/// Submits jobs in their order. `answers` collects what their answers wait for.
 async fn submit_all(api: &Api, wanted: Vec<Wanted>, answers: &mut Gated<()>) -> Vec<Asked> {
     let (mut jobs, claims): (VecDeque<NewJob>, Vec<Claim>) =
         wanted.into_iter().map(Wanted::split).unzip();
@@ -223,7 +226,7 @@ async fn submit_all(api: &Api, wanted: Vec<Wanted>, answers: &mut Gated<()>) -> 
     while !jobs.is_empty() {
         let bytes = jobs.iter().map(|job| job.payload.len()).sum();
         if let Err(busy) = api.bridge().room(bytes).await {
-            // Not even for the next one: that is the answer for the rest.
+            // There is no room for the next one either, so all remaining jobs get the same answer.
             submitted.extend(jobs.drain(..).map(|_| Err(busy.clone())));
             break;
         }

@@ -1,5 +1,6 @@
-//! Which fields of a body go together: of two that say the same in two ways one may be there, what
-//! an action needs, what an operator takes. As far as JSON Schema can say it, the document does.
+//! Rules between the fields of a body, such as which of two fields for the same value may be given,
+//! what an action needs and what an operator takes. The document states them as far as JSON Schema
+//! can.
 
 use serde_json::{Value, json};
 use spindle_core::job::AFTER_MAX;
@@ -18,7 +19,7 @@ use crate::routes::submit::BatchBody;
 use crate::routes::transfer::ImportBody;
 use crate::submit::NewJobBody;
 
-/// What is said of schemas as a whole, and of the jobs of a batch.
+/// The rules for schemas as a whole, and for the jobs of a batch.
 pub(crate) fn of_schemas() -> Vec<(String, Value)> {
     let one_queue = json!({ "oneOf": [said("queue", "string"), said("queue_base64", "string")] });
     let queue_once = json!({ "anyOf": [unsaid(&["queue"]), unsaid(&["queue_base64"])] });
@@ -62,7 +63,7 @@ fn weights() -> Value {
     })
 }
 
-/// A filter says something.
+/// A filter has at least one field.
 fn any_field() -> Vec<Value> {
     let filter = serde_json::to_value(JobFilter::schema()).unwrap_or_default();
     let fields = filter["properties"].as_object().into_iter().flatten();
@@ -98,7 +99,7 @@ fn bytes(name: &str) -> Vec<Value> {
     ]
 }
 
-/// An edit says what to change, and nothing else does.
+/// Only the action `edit` has fields to change, and it has at least one.
 fn bulk() -> Vec<Value> {
     let edit = |field: &str, kind: &str, others: &[&str]| {
         let mut way = unsaid(others);

@@ -42,14 +42,14 @@ impl Kind {
     }
 }
 
-/// A value that stands there, `null` included.
+/// A value that is given, `null` included.
 pub(crate) fn present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads the three fields in which a body brings bytes. Nothing at all is no bytes.
+/// Reads the three fields of a body that carry bytes. If none is given, the bytes are empty.
 pub(crate) fn read(
     name: &str,
     json: Option<Box<RawValue>>,
@@ -79,7 +79,7 @@ pub(crate) fn read(
     }
 }
 
-/// As [`read`], beside the serving threads if there is much to read.
+/// As [`read`], off the serving threads if there is much to read.
 pub(crate) async fn read_any(
     name: &'static str,
     json: Option<Box<RawValue>>,

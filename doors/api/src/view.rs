@@ -157,7 +157,7 @@ pub(crate) struct Job {
     history: Vec<AttemptShown>,
 }
 
-/// Whether nobody has a job yet that may still be worked on.
+/// Whether a job is unfinished and no worker has it.
 pub(crate) fn waits(status: Status) -> bool {
     matches!(status, Status::Ready | Status::Scheduled | Status::Parked | Status::Blocked)
 }
@@ -207,7 +207,7 @@ impl HeldBy {
         HeldBy { constraint, running_max, unmatched, frees_at: frees_ms.map(instant::shown) }
     }
 
-    /// What holds a job back that might start.
+    /// The constraints that hold back a job that might start.
     pub fn all(image: &JobImage, held_back: Vec<HeldBack>) -> Vec<HeldBy> {
         if waits(image.status()) {
             held_back.into_iter().map(HeldBy::of).collect()
@@ -357,7 +357,7 @@ pub(crate) struct AttemptShown {
 #[derive(Default)]
 pub(crate) struct Bodies {
     pub payload: Option<Bytes>,
-    /// How a payload begins that is too long.
+    /// The beginning of a payload that is too long.
     pub beginning: Option<Bytes>,
     pub result: Option<Bytes>,
     pub payload_damaged: bool,
@@ -456,7 +456,7 @@ impl Job {
 }
 
 impl Result {
-    /// The same on one line: JSON with line ends in it goes in base64.
+    /// The same on one line: JSON that contains line breaks is put in base64.
     pub fn in_base64(mut self, bytes: Option<&Bytes>) -> Result {
         let is_one_line =
             |json: &RawValue| memchr::memchr2(b'\n', b'\r', json.get().as_bytes()).is_none();
@@ -522,7 +522,7 @@ fn attempt_shown(attempt: &Attempt) -> AttemptShown {
     }
 }
 
-/// Other doors take any bytes where people read text.
+/// Bytes as text for people: other doors accept any bytes where text is expected.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -45,9 +45,9 @@ pub(crate) enum Order {
 pub(crate) struct Walk {
     filter: Filter,
     order: Order,
-    /// The number it goes on from, up; the one it goes on below, down. None at its end.
+    /// The job number to go on from, or, in descending order, to go on below. `None` at the end.
     at: Option<JobId>,
-    /// What was found so far waits for this.
+    /// What an answer with the jobs found so far has to wait for.
     read: Gated<()>,
     stretches: usize,
     reads: usize,
@@ -129,7 +129,7 @@ impl Walk {
                 None => Ok(images),
             };
         }
-        // What is looked for among them makes fewer of many.
+        // Further conditions drop many of the jobs found, so more are asked for.
         let wanted = if self.filter.is_by_index() { limit } else { usize::MAX };
         let page = match self.order {
             Order::Asc => engine.jobs().scan(at, &self.filter.scan, wanted),
@@ -216,8 +216,8 @@ impl Walk {
         Ok(images)
     }
 
-    /// Those with something in their payload. Payloads are read on a thread of their own: the log may
-    /// have to come from the disk, and nobody else shall wait for that.
+    /// The jobs whose payload has what is wanted. Payloads are read on a separate thread: the log
+    /// may have to come from the disk, and no other request must wait for that.
     async fn with_payload(
         &mut self,
         engine: &Engine,
@@ -232,7 +232,8 @@ impl Walk {
             let mut with = Vec::new();
             for image in images {
                 let len = image.payload.as_ref().map_or(0, |payload| payload.len as usize);
-                // One payload is always looked through: else a large one would end every walk.
+                // At least one payload is always searched; otherwise a large one would stop every
+                // walk.
                 if reads == left || (len > bytes_left && reads > 0) {
                     cut = Some(JobId(image.id));
                     break;
@@ -260,7 +261,7 @@ impl Walk {
     }
 }
 
-/// A payload that is damaged, or went meanwhile, has nothing.
+/// Whether a payload matches; one that is damaged, or was deleted meanwhile, does not.
 fn has(engine: &Engine, image: &JobImage, wanted: &Wanted) -> bool {
     let Some(place) = &image.payload else { return false };
     let payload = engine.jobs().payload(JobId(image.id), place);

@@ -2,7 +2,7 @@
 //! load tools: requests to bytes, a server's bytes to answers, and a blocking [`Connection`] of both.
 //!
 //! The door has only the server's half. The packets and their fields are the door's own types; the
-//! frames are written and read here once more, so that a fault in the door's frames shows.
+//! frames are written and read by separate code here, so that a fault in the door's frames shows.
 
 mod connection;
 mod draft;

@@ -14,7 +14,7 @@ use crate::wire::{HandlePrefix, Limits, Protocol, Response};
 /// Options of a Gearman door.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
     /// What clients and workers may send.
     pub limits: Limits,

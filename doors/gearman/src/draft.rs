@@ -53,11 +53,11 @@ pub(crate) struct DraftSession {
     /// Where its last job came from: round-robin goes on behind it.
     last: Option<Bytes>,
     held: Option<AssignedJob>,
-    /// It has sent worker_sleep and neither asked nor been called since.
+    /// It has sent worker_sleep, and has neither asked for a job nor been woken since.
     sleeps: bool,
     asleep: Option<Ticket>,
     sync_job: Option<SyncJob>,
-    /// Nothing goes on until the log has room; then this is taken.
+    /// The connection is held up until the log has room; then this request is taken.
     room: Option<(Ticket, Request)>,
     /// That request came too early.
     is_held: bool,
@@ -135,13 +135,15 @@ impl DraftSession {
             About::Queues(names) => all(names, login),
             About::Abilities => all(&self.names, login),
             About::Job(handle) => authorize_job(&self.engine, login, role, handle, out),
-            // It was handed out to this connection, which says so itself if it has none.
+            // The job was handed out to this connection; a connection without one gets an error
+            // from the draft itself.
             About::HeldJob | About::Server => login.authorize(role, Target::Server),
             About::AllQueues | About::Unique(_) => login.authorize(role, Target::AllQueues),
         }
     }
 
-    /// Takes a request that has come: it is handled when its client may make another.
+    /// Takes a request that has come in. It is handled as soon as the client's rate limit allows
+    /// it.
     fn receive(&mut self, request: Request, out: &mut Outbox) -> Flow {
         let Some(delay) = self.login.delay() else { return self.take(request, out) };
         self.room = Some((self.engine.waits().after(&self.caller, delay), request));
@@ -245,7 +247,7 @@ impl Session for DraftSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        // Who asks too fast is not read on: what it sends waits on its side.
+        // A client that asks too fast is not read further: what it sends waits on its side.
         if self.is_held { 0 } else { self.limits.input_bytes_max() }
     }
 

@@ -1,4 +1,4 @@
-//! What each packet and line needs of who sends it.
+//! The role that each packet and line requires of its sender.
 
 use bytes::Bytes;
 use spindle_access::Role;
@@ -16,8 +16,8 @@ pub(crate) enum About<'a> {
     Job(&'a [u8]),
     /// A job by its unique.
     Unique(&'a [u8]),
-    /// A job that the worker holds. It could be grabbed, and a leased job stays in its queue; about
-    /// one that another holds the protocol itself refuses it.
+    /// A job that the worker holds. The worker was allowed to grab it, and a leased job stays in
+    /// its queue; packets about a job that another worker holds are refused by the protocol itself.
     HeldJob,
     AllQueues,
     Server,
@@ -25,8 +25,8 @@ pub(crate) enum About<'a> {
 
 type Needs<'a> = Option<(Role, About<'a>)>;
 
-/// The role that a packet or line of the published protocol needs, and what it is about; none: it
-/// is for everybody.
+/// The role that a packet or line of the published protocol needs, and what it is about; `None` if
+/// everybody may send it.
 pub(crate) fn needs(incoming: &Incoming) -> Needs<'_> {
     match incoming {
         Incoming::Request(request) => of_request(request),
@@ -51,7 +51,7 @@ fn of_request(request: &Request) -> Needs<'_> {
         | Request::WorkException { .. } => (Role::Work, About::HeldJob),
         Request::GetStatus { handle } => (Role::Read, About::Job(handle)),
         Request::GetStatusUnique { unique } => (Role::Read, About::Unique(unique)),
-        // What a connection says of itself, or takes back.
+        // Statements of a connection about itself, and their withdrawal.
         Request::CantDo { .. }
         | Request::ResetAbilities
         | Request::AllYours

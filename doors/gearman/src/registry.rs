@@ -1,7 +1,7 @@
 //! The connections of this door and what their workers can do. Volatile, and only shown to people.
 //!
-//! Every connection may name 1,024 functions, so nothing here that a packet causes walks over
-//! names: one name costs a fixed number of look-ups, however many there are.
+//! Every connection may name 1,024 functions, so no packet causes a walk over names here: one name
+//! costs a fixed number of look-ups, however many there are.
 
 mod function;
 
@@ -22,7 +22,7 @@ struct Peer {
     address: IpAddr,
     /// What it calls itself.
     id: Option<Bytes>,
-    /// What it can do, by the place its session gave each.
+    /// The functions it can do, by the place its session gave each.
     functions: BTreeMap<u64, Bytes>,
 }
 
@@ -208,7 +208,7 @@ mod tests {
         registry.note_function(&Bytes::from_static(b"one more"));
         let workers = ["0", "1", "2", "able"].map(|name| registry.workers(name.as_bytes()));
         assert_eq!(workers, [Some(0), None, Some(0), Some(1)]);
-        // What somebody could do counts as named when nobody can any more.
+        // A function that its last worker gives up counts as just named.
         registry.disconnect(number);
         let workers = ["0", "2", "3", "able"].map(|name| registry.workers(name.as_bytes()));
         assert_eq!(workers, [Some(0), None, Some(0), Some(0)]);
@@ -236,7 +236,7 @@ mod tests {
         let mut check = |what: &str| {
             let steps = take_steps();
             assert!(steps <= most, "{what}: {steps} steps, and the first thousand took {most}");
-            // The first worker's are the measure.
+            // The steps of the first worker set the limit.
             most = most.min(4 * steps);
         };
         take_steps();

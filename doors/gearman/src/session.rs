@@ -17,9 +17,9 @@
 //! | lines | walks in steps | lines | none: numbers for people |
 //!
 //! No packet makes the connection wait, so a client may go on while its jobs run; only a log that
-//! is behind holds further packets back. What waits for the peer to read is limited: packets are
-//! taken on only while little is unsent, and news of jobs are dropped, or the connection, when
-//! their reader has stopped reading.
+//! is behind holds further packets back. The output that waits for the peer to read is limited:
+//! further packets are taken only while little is unsent, and when a client has stopped reading,
+//! news of jobs are dropped, or its connection is closed.
 
 mod abilities;
 mod admin;
@@ -72,20 +72,20 @@ pub struct GearmanSession {
     abilities: Abilities,
     /// Jobs this connection has grabbed.
     held: HashMap<JobId, GrabbedJob, foldhash::fast::RandomState>,
-    /// The one of them whose timer runs: the one grabbed last, if its function has a timeout.
+    /// The job among these whose timer runs: the one grabbed last, if its function has a timeout.
     timed: Option<JobId>,
     /// Jobs it ended with WORK_EXCEPTION last: workers may send WORK_FAIL as well.
     excepted: VecDeque<JobId>,
-    /// It has sent PRE_SLEEP and neither grabbed nor been called since.
+    /// It has sent PRE_SLEEP, and has neither grabbed a job nor been woken since.
     sleeps: bool,
     asleep: Option<Ticket>,
     /// Jobs this connection waits for.
     watches: HashMap<Ticket, JobId>,
     /// The function its last submit named, which the registry knows.
     named: Bytes,
-    /// Nothing goes on until the log has room, or others had a turn; then this is taken.
+    /// The connection is held up until the log has room, or others had a turn; then this is taken.
     room: Option<(Ticket, Option<Later>)>,
-    /// What is taken then came too early.
+    /// What is taken then was held because of the client's rate limit.
     is_held: bool,
     /// A list or a `drop function` in progress; later input waits for it.
     walk: Option<Walk>,
@@ -94,10 +94,10 @@ pub struct GearmanSession {
     log: CommandLog,
 }
 
-/// What goes on when it is its turn.
+/// What the connection continues with when it is its turn.
 enum Later {
     Take(Box<Incoming>),
-    /// It was malformed, and is answered.
+    /// A malformed request, which is answered with this.
     Refuse(ErrorReply),
 }
 
@@ -194,7 +194,8 @@ impl GearmanSession {
         }
     }
 
-    /// Takes what has come: it is answered when its client may ask again.
+    /// Takes a request that has come in. It is answered as soon as the client's rate limit allows
+    /// it.
     fn receive(&mut self, incoming: Incoming, out: &mut Outbox) {
         match self.hold() {
             None => self.take(incoming, out),
@@ -210,14 +211,15 @@ impl GearmanSession {
         }
     }
 
-    /// Counts a request. If its client has to wait for its turn: what says when that is.
+    /// Counts a request against the client's rate limit. If the client has to wait, returns the
+    /// ticket that is called when the wait is over.
     fn hold(&mut self) -> Option<Ticket> {
         let delay = self.login.delay()?;
         self.is_held = true;
         Some(self.engine.waits().after(&self.caller, delay))
     }
 
-    /// Answers what came, if the client may do it, and once the log has room for what it may change.
+    /// Answers a request if the client may make it, once the log has room for what it may change.
     fn take(&mut self, incoming: Incoming, out: &mut Outbox) {
         let before = out.pending_bytes();
         self.take_unlogged(incoming, out);
@@ -331,7 +333,8 @@ fn reply(out: &mut Outbox, response: Response<&[u8]>) {
     out.put(|out| response.encode(out));
 }
 
-/// Something that this client may not do. A job that it may not know of is not there.
+/// Refuses something that this client may not do. A job that it may not know of is answered as if
+/// it did not exist.
 fn deny(incoming: Incoming, denied: Denied, out: &mut Outbox) {
     let status = JobStatus::default();
     match (incoming, denied) {
@@ -376,7 +379,8 @@ impl Session for GearmanSession {
         } else if self.watches.contains_key(&ticket)
             && self.login.authorize(Role::Submit, Target::Server).is_err()
         {
-            // News of jobs are not for who may not come in any more, and they answer no packet.
+            // A client that is not let in any more gets no news of jobs. News answer no packet, so
+            // there is nothing to refuse.
             return Flow::Abort;
         } else if self.watches.contains_key(&ticket)
             && let Flow::Abort = self.watched(ticket, answer, out)
@@ -405,7 +409,7 @@ impl Session for GearmanSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        // Who asks too fast is not read on: what it sends waits on its side.
+        // A client that asks too fast is not read further: what it sends waits on its side.
         if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
     }
 

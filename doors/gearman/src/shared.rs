@@ -13,7 +13,7 @@ use crate::wire::{HandlePrefix, Limits};
 pub(crate) struct Common {
     pub limits: Limits,
     pub handles: HandlePrefix,
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
     pub verbose: &'static str,
     pub exceptions: bool,

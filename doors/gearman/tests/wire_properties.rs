@@ -1,4 +1,4 @@
-//! What holds for all bytes, all packets and all cuts.
+//! Properties that hold for all bytes, all packets and all cuts.
 
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
@@ -397,7 +397,7 @@ proptest! {
     ) {
         if let Some(at_ms) = schedule.next_after_ms(now_ms) {
             prop_assert!(at_ms > now_ms && at_ms.is_multiple_of(60_000));
-            // Nothing between matches: asked again just before, it says the same.
+            // No time in between matches: asked again just before, it gives the same answer.
             prop_assert_eq!(schedule.next_after_ms(at_ms - 1), Some(at_ms));
         }
     }

@@ -1,4 +1,4 @@
-//! What requests say.
+//! The bodies of requests.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl<'a> StateBody<'a> {
     }
 }
 
-/// An object that has no keys but these two.
+/// The values of an object that has no keys but two given ones.
 struct Pair<'a> {
     first: Option<&'a RawValue>,
     second: Option<&'a RawValue>,
@@ -114,7 +114,7 @@ struct Asked<'a> {
     limit: Option<u64>,
 }
 
-/// A value that is there, also if it is null.
+/// A value that is present, even if it is null.
 fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(reader).map(Some)
 }
@@ -127,7 +127,7 @@ pub struct ListBody {
 }
 
 impl ListBody {
-    /// No body asks for all jobs, as in the document's example.
+    /// A request without a body asks for all jobs, as in the example of Jobq's document.
     pub fn read(body: &[u8]) -> Answered<ListBody> {
         if body.trim_ascii().is_empty() {
             return Ok(ListBody { query: Query::default(), limit: None });

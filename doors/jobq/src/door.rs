@@ -14,9 +14,9 @@ use crate::replica::QueryLimits;
 /// The settings of the door.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
-    /// What a request's body must keep to.
+    /// The limits on request bodies.
     pub body: BodyLimits,
     /// How long a query may compute.
     pub query_time: Duration,
@@ -35,16 +35,16 @@ impl Default for Options {
     }
 }
 
-/// Jobq's door. Clones are the same.
+/// Jobq's door. Clones share one instance.
 #[derive(Clone)]
 pub struct Jobq {
     shared: Arc<Shared>,
-    /// Whose requests these are.
+    /// The generation of clients that the requests come from.
     clients: Clients,
 }
 
-/// Which generation of Jobq's client an address is for. At the address of all it is taken from the
-/// request, as far as it can be.
+/// Which generation of Jobq's client an address is for. At the address for all of them, the
+/// generation is taken from the request where it shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Clients {
     All,
@@ -59,7 +59,7 @@ struct Shared {
 }
 
 impl Jobq {
-    /// The door to an engine; there is one at each. Starts the thread that answers queries, which
+    /// The door of an engine; each engine has one. Starts the thread that answers queries, which
     /// ends with the door.
     pub fn new(engine: Engine, options: Options) -> io::Result<Jobq> {
         let limits =

@@ -1,5 +1,5 @@
-//! A job's events: those its users caused are kept with it, those the engine caused are derived
-//! from what it remembers of the job's attempts.
+//! A job's events: those that its users caused are kept with it, those that the engine caused are
+//! derived from the engine's record of the job's attempts.
 
 use bytes::Bytes;
 use spindle_core::job::{Cause, Origin, Outcome, Words};
@@ -9,26 +9,26 @@ use spindle_http::door_word;
 use crate::json::quoted;
 
 /// An event as it is kept with a job: when, in milliseconds, and then its JSON. Clients see
-/// seconds, but those of two sources are put in order by this.
+/// seconds, but events of the two sources are ordered by the milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub at_ms: u64,
     pub json: String,
-    /// Of a job's first event: how the job was created.
+    /// How the job was created; only in its first event.
     pub form: Form,
 }
 
-/// How a job was created: by this the clients of Jobq's two generations differ.
+/// How a job was created, which tells the clients of Jobq's two generations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// The body was the payload, as the first version sends it; or nobody knows.
+    /// The body was the payload, as the first version sends it; or the form is not known.
     Bare,
     /// The body was an object of a payload and a state, as the newest sends it.
     Newest,
 }
 
-/// Stands behind the JSON of a first event that says [`Form::Newest`]: white space, so that a server
-/// that knows nothing of forms shows the same event.
+/// Follows the JSON of a first event with [`Form::Newest`]: it is white space, so that a server
+/// that does not know forms shows the same event.
 const NEWEST: char = ' ';
 
 impl Entry {
@@ -69,11 +69,11 @@ impl Entry {
         Entry { at_ms, json, form: Form::Bare }
     }
 
-    /// The same at the end of an attempt that failed: with what its worker said.
+    /// The same at the end of a failed attempt, with the worker's message.
     fn failed(old: &str, new: &str, at_ms: u64, words: &Words) -> Entry {
         let mut entry = Entry::advanced(old, new, at_ms);
         let facts = facts([("code", &words.code), ("message", &words.message)]);
-        // Before the two brackets at the end.
+        // Inserted before the two brackets at the end.
         entry.json.insert_str(entry.json.len() - "}]".len(), &facts);
         entry
     }
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// Whether users drive the job's state. The engine drives that of all others.
+/// Whether users set the job's state. The engine sets that of all other jobs.
 pub fn is_user_driven(image: &JobImage) -> bool {
     image.origin() == Origin::Jobq && image.options().state.is_some()
 }
@@ -127,11 +127,11 @@ pub fn events_of(image: &JobImage) -> Vec<Entry> {
     entries
 }
 
-/// What the engine makes of a job's status.
+/// The state that the engine derives from a job's status.
 fn engine_state(image: &JobImage) -> String {
     match image.status() {
         Status::Scheduled => scheduled(image.options().run_at_ms.unwrap_or_default()),
-        // Jobq knows no job that waits for others: it is told that it waits.
+        // Jobq has no jobs that wait for others, so such a job is shown as waiting.
         Status::Ready | Status::Blocked => ready(),
         Status::Parked => "[\"PARKED\"]".to_owned(),
         Status::Leased => image.lease.as_ref().map_or_else(ready, |lease| {
@@ -181,7 +181,7 @@ fn engine_events(image: &JobImage) -> Vec<Entry> {
             Cause::Completed => finished(image),
             _ => ready(),
         };
-        // The last end tells it in the state itself.
+        // For the last attempt of a finished job the state itself has these words.
         let words = attempt.words.as_deref().filter(|_| !(last && image.status().is_finished()));
         advance(&mut state, next, end_ms, words);
     }
@@ -242,7 +242,7 @@ mod tests {
             assert_eq!(entry.json, "[\"job_created\",{\"timestamp\":\"1767323045\"}]");
             assert_eq!(Entry::decode(&entry.encode()), Some(entry));
         }
-        // As it was kept before forms were known.
+        // An event as it was kept before there were forms.
         let mut kept = 5_u64.to_be_bytes().to_vec();
         kept.extend_from_slice(b"[1]");
         let entry = Entry { at_ms: 5, json: "[1]".to_owned(), form: Form::Bare };

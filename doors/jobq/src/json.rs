@@ -1,4 +1,4 @@
-//! JSON as text: this door keeps what clients send as they wrote it, and compares what it means.
+//! JSON as text: this door keeps JSON as clients wrote it, and compares it by its meaning.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 /// read would spoil every query that looks at it.
 const DEPTH_MAX: usize = 128;
 
-/// Why bytes are no JSON this door takes.
+/// Why bytes are not JSON that this door accepts.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JsonError {
     /// They are no JSON at all.
@@ -58,7 +58,7 @@ fn skip_string(bytes: &mut std::str::Bytes<'_>) {
 }
 
 /// A JSON text with exactly one space behind each comma and colon, and no other: the form queries
-/// see, so that equal texts can be compared. It is the form the original's clients know.
+/// see, so that equal texts can be compared. Clients of the original server know this form.
 pub fn spaced(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut in_string = false;

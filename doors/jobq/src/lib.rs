@@ -1,12 +1,12 @@
-//! Jobq over HTTP, at `/api/v0`: jobs that are JSON, each with a state its users set and a log of
-//! events; queries are expressions of SQLite over the jobs' columns.
+//! Jobq over HTTP, at `/api/v0`: jobs that are JSON, each with a state that its users set and a log
+//! of events; queries are SQLite expressions over the jobs' columns.
 //!
-//! [`Jobq`] makes the routes for an engine. What changes a job goes to the engine at once; what
-//! looks through many jobs goes to a thread of its own (`query_thread.rs`), which keeps a replica
-//! of Jobq's jobs in a private database (`replica.rs`), on threads of low priority
+//! [`Jobq`] makes the routes for an engine. Requests that change one job go to the engine at once;
+//! requests that look through many jobs go to a separate thread (`query_thread.rs`), which keeps a
+//! replica of Jobq's jobs in a private database (`replica.rs`), on threads of low priority
 //! (`sqlite_workers.rs`). There SQLite evaluates the expressions, behind a guard (`query/`), and
-//! nobody holds the engine's lock meanwhile. A poll advances its match by compare-and-set, so an
-//! old copy can cost a second try and nothing else.
+//! the engine's lock is not held meanwhile. A poll advances its match by compare-and-set, so a
+//! stale copy costs a second try at most.
 //!
 //! Start with `router.rs` (the table of routes). What clients read is in docs/jobq.md.
 

@@ -1,4 +1,4 @@
-//! A list of jobs, made of rows of the copy.
+//! A list of jobs, built from rows of the copy.
 
 use rusqlite::{Error, Row};
 
@@ -10,7 +10,7 @@ use crate::show;
 pub enum Piece {
     /// Jobs as JSON objects, commas between them.
     Jobs(String),
-    /// A job that the copy has not as a whole.
+    /// A job of which the copy has only a part.
     Elsewhere(u64),
 }
 
@@ -19,7 +19,7 @@ pub struct Listing {
     pub pieces: Vec<Piece>,
     bytes: usize,
     pub bytes_max: usize,
-    /// Nothing more is added.
+    /// The list is over its limit, and nothing more is added.
     pub is_too_large: bool,
 }
 
@@ -61,7 +61,7 @@ impl Listing {
     }
 }
 
-/// What is around a job's values in a list, roughly.
+/// Roughly the bytes around a job's values in a list.
 const JOB_BYTES: usize = 64;
 
 /// The refusal of a list that is too long.

@@ -1,4 +1,4 @@
-//! What each route needs of who calls it.
+//! The role that each route requires of its caller.
 
 use spindle_access::Role::{Inspect, Manage, Submit, Work};
 use spindle_http::Needs::{All, Named, Nothing};
@@ -15,7 +15,7 @@ pub(crate) const NEEDS: Table = &[
     ("DELETE", "/api/v0/job/{id}", Named(Manage)),
     ("POST", "/api/v0/job/{id}/state", Named(Work)),
     ("POST", "/api/v0/job/{id}/event", Named(Work)),
-    // Nothing is there.
+    // There is no such route.
     ("*", "/api/v0/job/create", Nothing),
     ("*", "/api/v0/job/poll", Nothing),
     ("*", "/api/v0/{*rest}", Nothing),

@@ -1,4 +1,4 @@
-//! The way of a query, without an engine: for the fuzzer, and for tests that ask very often.
+//! The path of a query, without an engine: for the fuzzer, and for tests that run many queries.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::bodies::{ListBody, PollBody};
 use crate::listing::Piece;
 use crate::replica::{Column, QueryLimits, Replica, Row};
 
-/// A few jobs, and what queries make of them.
+/// A few jobs, and queries over them.
 pub struct QueryPath {
     replica: Replica,
 }
 
 impl QueryPath {
-    /// Three jobs of different states. None if SQLite cannot be had.
+    /// Three jobs of different states. `None` if SQLite is not available.
     pub fn new() -> Option<QueryPath> {
         let limits = QueryLimits { time: Duration::from_secs(1), answer_bytes_max: 1 << 20 };
         let mut replica = Replica::new(limits).ok()?;
@@ -33,7 +33,7 @@ impl QueryPath {
         Some(QueryPath { replica })
     }
 
-    /// What a list with this body answers: the jobs, or why not.
+    /// The answer to a list request with this body: the jobs, or the refusal.
     pub fn list(&self, body: &[u8]) -> Result<String, String> {
         ListBody::read(body)
             .and_then(|body| self.replica.list(&body.query, body.limit))

@@ -1,6 +1,6 @@
-//! The thread that answers queries: it has the copy of Jobq's jobs kept up to date, has SQLite look
-//! through it, and advances what polls find. Only this thread asks the engine, at the priority of
-//! all else: who holds the engine's lock must not wait for a processor.
+//! The thread that answers queries: it keeps the copy of Jobq's jobs up to date, has SQLite search
+//! it, and advances the jobs that polls find. Only this thread asks the engine, and it runs at
+//! normal priority: a thread that holds the engine's lock must not wait for a processor.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,14 +28,15 @@ use crate::sqlite_workers::{SqliteWorkers, Unavailable};
 /// Queries that may wait for their turn.
 const WAITING_MAX: usize = 1_024;
 
-/// How often the copy follows the engine when nobody asks, so that who asks next waits less.
+/// How often the copy follows the engine while no query comes, so that the next query waits less.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Slices it follows then: some thousands of jobs a second, and little of a processor.
+/// How many slices it then follows at a time: some thousands of jobs a second, and little of a
+/// processor.
 const IDLE_SLICES: usize = 8;
 
-/// What came of a query: the answer's body, or why there is none. Either waits for what it reveals:
-/// that nothing matches reveals something too.
+/// The result of a query: the answer's body, or a refusal. Either is held until what it reveals is
+/// durable; even "nothing matches" reveals something.
 type Found = Gated<Answered<String>>;
 
 enum Ask {
@@ -48,7 +49,7 @@ struct Request {
     reply: Reply,
 }
 
-/// Where an answer goes, and whether somebody waits for it.
+/// Where an answer goes, and whether the client still waits for it.
 struct Reply {
     sender: oneshot::Sender<Found>,
     baton: Baton,
@@ -61,8 +62,8 @@ impl Reply {
     }
 }
 
-/// Who decides what becomes of a request. Both sides may take the baton, and one gets it: nothing is
-/// changed for a request that was answered that nothing was.
+/// Decides between the two sides of a request. Both may try to take the baton, and only one gets
+/// it, so a request that was answered as having changed nothing changes nothing later.
 #[derive(Clone, Default)]
 struct Baton(Arc<AtomicBool>);
 
@@ -76,7 +77,7 @@ impl Baton {
     }
 }
 
-/// Asks the thread. It ends when all of these are gone.
+/// A handle to the thread, which ends when all handles are gone.
 #[derive(Clone)]
 pub struct QueryThread {
     requests: SyncSender<Request>,
@@ -98,8 +99,8 @@ impl QueryThread {
         Ok(QueryThread { requests, stopped: Arc::default(), budget })
     }
 
-    /// Ends the query under way, and answers all that wait and that will come that the server is
-    /// stopping. Does not wait for any.
+    /// Ends the query under way, and answers all waiting and later queries that the server is
+    /// stopping. Does not wait for any of them.
     pub fn stop(&self) {
         self.budget.stop();
         self.stopped.send_replace(true);
@@ -132,7 +133,7 @@ impl QueryThread {
         if baton.take() {
             return refused(Refusal::interrupted());
         }
-        // Its job is being advanced: that takes no time.
+        // The thread has the baton and is advancing the job, which takes very little time.
         replied.await.unwrap_or_else(|_| refused(Refusal::busy()))
     }
 }
@@ -142,7 +143,7 @@ struct Work {
     engine: Engine,
     workers: SqliteWorkers,
     list_bytes_max: usize,
-    /// A round of telling changes is under way.
+    /// The engine is in the middle of a round of changes.
     in_round: bool,
     /// The copy has lost a change: it is made anew.
     broken: bool,
@@ -166,12 +167,12 @@ impl Work {
         }
         let mut answer = Gated::open(());
         let body = match ask {
-            // A query that was given up has the copy.
+            // The copy is still with a query that was given up.
             _ if !self.workers.is_here() => Err(Refusal::busy()),
             Ask::List(body) => self.list(body, &mut answer, &reply),
             Ask::Poll(body) => self.poll(body, &mut answer, &reply),
         };
-        // Who asked may have gone.
+        // The client may have disconnected.
         let _ = reply.sender.send(answer.map(|()| body));
     }
 
@@ -207,13 +208,14 @@ impl Work {
         }
     }
 
-    /// Advances the first candidate that still is what the copy says. What was lost to somebody
-    /// else is passed over, and when none is left the copy is looked at anew.
+    /// Advances the first candidate that still is what the copy says. Candidates that another
+    /// client has changed are passed over, and when none is left the copy is searched again.
     fn poll(&mut self, body: PollBody, answer: &mut Gated<()>, reply: &Reply) -> Answered<String> {
         let PollBody { query, state } = body;
         let query = Arc::new(query);
         let mut lost = HashSet::new();
-        // Mostly the first match is the one, and to look for a second could be to look at all.
+        // Usually the first match can be advanced, and searching for a second one could mean
+        // searching all jobs.
         let mut wanted = 1;
         loop {
             answer.absorb(self.follow()?);
@@ -227,7 +229,8 @@ impl Work {
                 let id = JobId(candidate.id);
                 let advanced = advance(&self.engine, id, candidate.revision, &state)?;
                 if let Some(image) = answer.absorb(advanced) {
-                    // A job that is gone by now was polled all the same: by whoever deleted it.
+                    // If the job is gone by now it was still polled, and somebody deleted it
+                    // afterwards.
                     let shown = show::job(&self.engine, image, Modified::Shown)?;
                     return shown.map(|job| job + "\n").ok_or_else(Refusal::no_job);
                 }
@@ -235,7 +238,7 @@ impl Work {
                 all_lost_before &= !lost.insert((candidate.id, candidate.revision));
             }
             if all_lost_before {
-                // A job lost twice as it was is none that can be advanced.
+                // A candidate that was lost twice in the same revision cannot be advanced.
                 if found.len() < wanted {
                     return Err(Refusal::no_match());
                 }
@@ -267,7 +270,8 @@ impl Work {
 
     /// Brings the copy to where the engine is now. Returns what an answer must wait for.
     fn follow(&mut self) -> Answered<Gated<()>> {
-        // What is left of a round under way is from before; what changed since is in the next.
+        // The rest of a round under way is older than this query; changes since then are in the
+        // next round.
         while self.in_round {
             let slice = self.follow_slice()?;
             slice.without_waiting("the slices behind it wait for more");
@@ -307,7 +311,7 @@ impl Work {
         let mut slice = Gated::open(());
         let Changes { restart, changes, more } = slice.absorb(self.engine.replica().changes());
         self.in_round = more;
-        // Until the slice is in the copy.
+        // Set until the slice is in the copy.
         self.broken = true;
         if restart {
             self.ask(|replica| replica.clear())?.map_err(unkept)?;
@@ -360,7 +364,7 @@ impl Work {
         }
         match self.engine.jobs().payload(JobId(image.id), &place) {
             Ok(bytes) => Ok(Some(column(&payload_of(&bytes, place.kind())))),
-            // It cannot be shown to queries, and asking for it shows why.
+            // Queries cannot see it; a request for the job itself shows why.
             Err(FetchError::Damaged(_)) => Ok(Some(Column::Json(None))),
             Err(FetchError::Moved) => Ok(None),
             Err(error) => Err(error.into()),
@@ -379,7 +383,7 @@ fn row(image: &JobImage, payload: Option<Column>) -> Row {
     let state = column(&history::state_of(image));
     Row {
         id,
-        // Jobs that Jobq never updated are no candidates; each gets a place of its own.
+        // Jobs that Jobq never updated are not candidates for polls; each gets a distinct place.
         update_seq: if options.update_seq == 0 { -id } else { options.update_seq.cast_signed() },
         revision: image.revision,
         fixed: !history::is_user_driven(image) || image.status().is_finished(),
@@ -464,7 +468,7 @@ mod tests {
         }
         let Poll::Ready(found) = ask().as_mut().poll(&mut cx) else { panic!("it waits, too") };
         assert_eq!(found.without_waiting("a test looks at it"), Err(Refusal::busy()));
-        // A place is free again.
+        // A place in the queue is free again.
         drop(asked.recv());
         assert!(ask().as_mut().poll(&mut cx).is_pending());
     }

@@ -1,4 +1,5 @@
-//! What this door says when it refuses: a JSON body with a message, under the original's statuses.
+//! The refusals of this door: a JSON body with a message, with the status codes of the original
+//! server.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -32,12 +33,12 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "bad_body", message)
     }
 
-    /// The query is none this door evaluates.
+    /// The query is not one that this door evaluates.
     pub fn query(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "bad_query", message)
     }
 
-    /// The query is fine, and takes too much.
+    /// The query is valid, but takes too much.
     pub fn too_costly(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "query_too_costly", message)
     }
@@ -65,7 +66,7 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
     }
 
-    /// The server is stopping, or whoever asked has gone.
+    /// The server is stopping, or the client has disconnected.
     pub fn interrupted() -> Refusal {
         let message = "the server is stopping; nothing was changed";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Code::Stopping.as_str(), message)
@@ -102,7 +103,7 @@ impl IntoResponse for Refusal {
 struct Message(String);
 
 /// An answer for one generation of Jobq's client: its errors are text, as the original's were. Its
-/// clients read every answer as JSON, and their users catch what that raises.
+/// clients parse every answer as JSON, and their users catch the exception that this raises.
 pub async fn in_text(mut response: Response) -> Response {
     let Some(Message(message)) = response.extensions_mut().remove() else { return response };
     let (mut head, _) = response.into_parts();

@@ -1,11 +1,11 @@
 //! A copy of Jobq's jobs in a private database of SQLite, which queries run on.
 //!
-//! Why a copy: to hand a hundred thousand jobs with their payloads from the engine to SQLite for
-//! every poll takes many times as long as SQLite's scan of them. The copy follows the engine's
-//! changes instead, so a poll costs what has changed since the last one, and one scan.
+//! The copy exists because handing a hundred thousand jobs with their payloads from the engine to
+//! SQLite for every poll takes many times as long as SQLite's scan of them. The copy follows the
+//! engine's changes instead, so a poll costs what has changed since the last one, and one scan.
 //!
 //! It is bounded: a temporary database, of which SQLite keeps [`CACHE_KIB`] in memory and the rest
-//! in an unnamed file that goes with the process. It can be lost and made anew at any time, so
+//! in an unnamed file that disappears with the process. It can be lost and rebuilt at any time, so
 //! nothing is synced.
 //!
 //! Rows lie in the order in which jobs were last updated: the least recently updated match is the
@@ -28,7 +28,7 @@ use crate::refusal::{Answered, Refusal};
 /// What SQLite may keep in memory.
 const CACHE_KIB: i32 = 64 * 1024;
 
-/// The longest value a query sees, and the longest it makes. What it costs to look at a job is a
+/// The longest value a query sees, and the longest it makes. The cost of evaluating a job is a
 /// multiple of this.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
@@ -45,7 +45,7 @@ pub struct Row {
     /// Smaller was updated less recently; no two jobs have the same.
     pub update_seq: i64,
     pub revision: u32,
-    /// Polls pass over it: its state is not its users' to set.
+    /// Polls pass over it, because its users may not set its state.
     pub fixed: bool,
     /// In seconds.
     pub modified: i64,
@@ -55,7 +55,7 @@ pub struct Row {
     pub payload: Option<Column>,
     /// JSON.
     pub events: String,
-    /// That is not all of its state or events.
+    /// Its state or its events are not complete here.
     pub is_cut: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct Replica {
     guard: Guard,
     budget: Budget,
     limits: QueryLimits,
-    /// Which try the next query is, and how the last one ended.
+    /// Which kind of try the next query makes, and how the last one ended.
     one: Cell<Try>,
     end: Cell<End>,
 }
@@ -114,7 +114,7 @@ impl Replica {
             (Limit::SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX as i32),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 21),
             (Limit::SQLITE_LIMIT_COLUMN, 64),
-            // Of the terms and what stands between them, and of a term.
+            // The depth of the terms and the operators between them, and the depth within a term.
             (Limit::SQLITE_LIMIT_EXPR_DEPTH, 2 * TERMS_MAX as i32 + 200),
             (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 1),
             (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
@@ -135,7 +135,7 @@ impl Replica {
         Ok(Replica { db, guard, budget, limits, one, end })
     }
 
-    /// What ends a query of this copy, for whoever waits for it.
+    /// The budget that ends a query of this copy, for the thread that waits for the query.
     pub fn budget(&self) -> Budget {
         self.budget.clone()
     }
@@ -145,8 +145,8 @@ impl Replica {
         self.db.execute_batch("DELETE FROM job")
     }
 
-    /// Takes some changes in, all or none. Returns the jobs of which it has no payload, and was
-    /// given none: they are not in it.
+    /// Applies some changes, all or none. Returns the jobs for which it has no payload and was
+    /// given none; they are left out.
     pub fn apply(&mut self, rows: &[Row], gone: &[i64]) -> rusqlite::Result<Vec<i64>> {
         let change = self.db.transaction()?;
         let mut unknown = Vec::new();
@@ -206,7 +206,7 @@ impl Replica {
     /// The jobs that match, by number.
     pub fn list(&self, query: &Query, limit: Option<u64>) -> Answered<Vec<Piece>> {
         let BoundQuery { sql, values } = self.checked(query)?;
-        // What is sorted by number are places, and not jobs with all there is to them.
+        // Only places are sorted by number, not whole jobs.
         let sql = format!("SELECT j.update_seq FROM job AS j WHERE {sql} ORDER BY j.id");
         let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut listing = Listing::new(self.limits.answer_bytes_max);
@@ -256,7 +256,7 @@ impl Replica {
         let sql = format!("SELECT 1 FROM job AS j WHERE {}", bound.sql);
         let prepared = self.guard.closed(|| self.db.prepare(&sql).map(drop));
         prepared.map_err(|error| match error.sqlite_error_code() {
-            // A statement over SQLite's limits is one that it has no memory for.
+            // SQLite reports a statement over its limits as a lack of memory.
             Some(ErrorCode::OutOfMemory) => Refusal::too_costly("the query has too many parts"),
             _ => refusal_of(error, false),
         })?;
@@ -293,7 +293,7 @@ impl Replica {
 
 #[cfg(test)]
 impl Replica {
-    /// So many jobs, for tests of how long queries take.
+    /// Fills the copy with `jobs` jobs, for tests of how long queries take.
     pub fn fill_for_tests(&mut self, jobs: i64) {
         let rows: Vec<Row> = (1..=jobs).map(|id| tests::row(id, id, "[\"CREATED\"]")).collect();
         assert_eq!(self.apply(&rows, &[]), Ok(Vec::new()));
@@ -392,7 +392,7 @@ mod tests {
         let all = replica.list(&Query::default(), None).unwrap();
         assert_eq!(all, expected(&[Piece::Jobs(job(5, "CREATED"))]));
         assert_eq!(replica.list(&Query::default(), Some(4)).unwrap(), expected(&[]));
-        // What has changed since is not long any more.
+        // The values that changed since are not too long any more.
         let short = Row { payload: None, ..row(2, 10, "[\"B\"]") };
         assert_eq!(replica.apply(&[short], &[]), Ok(Vec::new()));
         let listed = replica.list(&query("[[\"=\",\"id\",2]]"), None).unwrap();
@@ -486,9 +486,9 @@ mod tests {
         assert_eq!(replica.list(&Query::default(), None).unwrap(), before);
     }
 
-    /// The authorizer alone, without the look that comes before it. It is not asked about
-    /// `id IN (SELECT id FROM job)`, which SQLite makes a look into an index: that one is refused
-    /// by the word, and would show nothing else.
+    /// The authorizer alone, without the scan that precedes it. It is not asked about `id IN
+    /// (SELECT id FROM job)`, which SQLite turns into an index look-up: the scan refuses that one
+    /// by its keyword, and it would reveal nothing new anyway.
     #[test]
     fn the_authorizer_lets_through_one_query_over_a_jobs_columns_only() {
         let replica = replica(3);

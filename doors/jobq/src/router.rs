@@ -17,7 +17,7 @@ const FIRST: &str = "/jobq/first";
 const NEWEST: &str = "/jobq/newest";
 
 impl Jobq {
-    /// All routes. What is not theirs below `/api/v0` is a 404 in the same form.
+    /// All routes. Any other path below `/api/v0` is a 404 in the same form.
     pub fn router(&self) -> Router {
         let of = |clients, base| {
             self.only_for(clients).routes(base).layer(map_response(refusal::in_text))

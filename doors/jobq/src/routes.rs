@@ -1,4 +1,4 @@
-//! The routes: requests to calls of the engine, and back.
+//! The routes: they turn requests into calls of the engine, and the results into answers.
 
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -32,7 +32,7 @@ fn answer(text: String) -> Response {
     ([(header::CONTENT_TYPE, json)], text).into_response()
 }
 
-/// What the body of a request says.
+/// Reads the body of a request.
 async fn read<T: Send + 'static>(
     door: &Jobq,
     request: Request,
@@ -132,7 +132,8 @@ fn job_id(path: &str) -> Answered<JobId> {
     id.map(JobId).ok_or_else(Refusal::no_job)
 }
 
-/// As [`job_id`], if whoever asks may do so: a job of another queue than theirs is not there.
+/// As [`job_id`], if the caller may do this; a job in a queue that the caller may not use is
+/// answered as not found.
 async fn permitted(door: &Jobq, path: &str, mut pass: Pass) -> Answered<JobId> {
     let id = job_id(path)?;
     pass.allows_job(door.bridge(), JobRef::Id(id)).await?;
@@ -147,8 +148,8 @@ pub async fn show(State(door): State<Jobq>, Path(id): Path<String>, pass: Pass) 
     shown(&door, image.ok_or_else(Refusal::no_job)?, of_one(&door)).await
 }
 
-/// How a job is shown to whoever names it. At the address of all only clients of the first version
-/// can be there: the newest makes no such request of any job it was given.
+/// How a job is shown to a client that names it. At the address for all generations this must be a
+/// client of the first version, because the newest never makes this request for a job it was given.
 fn of_one(door: &Jobq) -> Modified {
     match door.clients() {
         Clients::All | Clients::First => Modified::Hidden,
@@ -165,13 +166,13 @@ async fn shown(door: &Jobq, image: JobImage, modified: Modified) -> AnsweredText
     Ok(answer(shown.await?.ok_or_else(Refusal::no_job)?))
 }
 
-/// Why a job's state stays.
+/// Why a job's state was not changed.
 enum Declined {
     /// It came through another door.
     Foreign,
     /// The engine drives it.
     Driven,
-    /// It is another one than was expected: this.
+    /// The state is not the expected one, but this.
     Other(Bytes),
 }
 
@@ -189,7 +190,7 @@ pub async fn set_state(
     };
     let (expected, new) = read(&door, request, states).await?;
     let expected = expected.as_deref();
-    // As the job has it: compared letter by letter, and by what it means if that fails.
+    // The state as the job has it: compared byte by byte, and by its meaning if that fails.
     let mut same = expected.map(|text| Bytes::copy_from_slice(text.as_bytes()));
     loop {
         let compose = |before: &Before| advanced(before, same.as_ref(), &new);
@@ -208,7 +209,8 @@ pub async fn set_state(
                 }
                 same = Some(now);
             }
-            // Who expects a state finds another one at a job that is gone, as in the original.
+            // A job that is gone counts as having another state than the expected one, as in the
+            // original.
             Err(Refused::Rejected(Rejection::NotFound)) if expected.is_some() => {
                 return Err(Refusal::conflict("state_conflict", "there is no such job"));
             }
@@ -268,7 +270,7 @@ pub async fn add_event(
         Err(refused) => return Err(refused.into()),
     };
     let modified = match door.clients() {
-        // Both generations send this, and the job tells whose it is.
+        // Both generations send this request, and the job shows which of them created it.
         Clients::All => Modified::AsCreated,
         Clients::First => Modified::Hidden,
         Clients::Newest => Modified::Shown,
@@ -286,7 +288,7 @@ pub async fn delete(State(door): State<Jobq>, Path(id): Path<String>, pass: Pass
         return Err(foreign());
     }
     match bridge.change(|engine| engine.people(&mut audit).delete(JobRef::Id(id))).await {
-        // It is as it should be.
+        // The job is gone, as asked.
         Ok(()) | Err(Refused::Rejected(Rejection::NotFound)) => Ok(answer("{}\n".to_owned())),
         Err(refused) => Err(refused.into()),
     }
@@ -297,7 +299,7 @@ pub async fn nothing_here(uri: Uri) -> Refusal {
     Refusal::nothing_here(uri.path())
 }
 
-/// Any other method. OPTIONS is answered with what there is, as in the original.
+/// Any other method. OPTIONS is answered with the methods there are, as in the original.
 pub async fn wrong_method(method: Method) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::OK.into_response();

@@ -10,7 +10,7 @@ use crate::history::{self, Entry, Form};
 use crate::json::quoted;
 
 /// Whether a job is shown with the time of its last change. The first version of Jobq's client
-/// fails on what it does not know, the newest on what is missing.
+/// fails on a field it does not know, the newest on a missing one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Modified {
     Shown,
@@ -19,7 +19,7 @@ pub enum Modified {
     AsCreated,
 }
 
-/// How many bytes a job is made of when it is shown, roughly.
+/// Roughly how many bytes are read to show a job.
 pub fn bytes_of(image: &JobImage) -> usize {
     let options = image.options();
     if !options.pages.is_empty() {

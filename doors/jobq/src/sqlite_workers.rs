@@ -1,15 +1,15 @@
-//! The copy of the jobs on threads of its own, so that no other door waits for a query. They never
-//! hold the engine's lock, which is why they may be slow: the engine is asked by `query_thread.rs`.
+//! The copy of the jobs on threads of its own, so that no other door waits for a query. They may be
+//! slow because they never hold the engine's lock: only `query_thread.rs` asks the engine.
 //!
-//! There are two of them, and the copy is with one at a time. The first is of low priority: it
-//! takes changes in, and makes a short try at each query. A query that takes longer goes on at the
-//! second, which gets only what nobody else wants of the processors, and gives way at once when
-//! somebody does: a low priority alone still makes others wait for the end of its turn, which was
-//! measured to slow another door by a quarter. Should the second get nearly nothing, because the
-//! machine is busy all the time, the first has the query to its end.
+//! There are two of them, and the copy is with one at a time. The first has a low priority: it
+//! applies changes, and makes a short try at each query. A longer query goes to the second, which
+//! runs only while a processor is idle and yields at once when anything else wants to run. A low
+//! priority alone would still make other threads wait for the end of its time slice, which was
+//! measured to slow another door by a quarter. If the second gets almost no time because the
+//! machine is always busy, the first runs the query to its end.
 //!
-//! A query under way is watched: it is ended when nobody waits for it any more, and given up when it
-//! does not come out of a step. Then there are no queries until its thread is done.
+//! A query under way is watched: it is ended when no client waits for it any more, and given up
+//! when it stays too long within one step. Then no queries run until its thread is done.
 
 use std::io;
 use std::sync::Arc;
@@ -27,22 +27,22 @@ use crate::query::{Budget, Try};
 use crate::refusal::Answered;
 use crate::replica::{QueryLimits, Replica};
 
-/// About a tenth of a processor that others want as well, and all of one that nobody wants.
+/// This gives about a tenth of a processor that other threads want as well, and all of an idle one.
 const NICENESS: i32 = 10;
 
-/// Gets a processor when nobody else wants it.
+/// Runs only while a processor would be idle otherwise.
 const IDLE: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
 
-/// How often a query under way is looked after.
+/// How often a query under way is checked.
 const WATCH: Duration = Duration::from_millis(50);
 
 /// How long a query may be within one step of SQLite's machine before it is given up. The limits of
-/// a query keep its steps to a few seconds, of which a busy machine makes ten times as many.
+/// a query keep its steps to a few seconds, which a busy machine may stretch tenfold.
 const STUCK: Duration = Duration::from_secs(60);
 
 type Errand = Box<dyn FnOnce(&mut Replica) + Send>;
 
-/// The copy, for whoever has something done with it. It goes when this is dropped.
+/// Access to the copy, which lives as long as this.
 pub struct SqliteWorkers {
     low: Worker,
     idle: Worker,
@@ -54,7 +54,7 @@ pub struct SqliteWorkers {
 
 enum Copy {
     Here(Box<Replica>),
-    /// A query that was given up has it still: with the thread of low priority, or the other.
+    /// A query that was given up still has it, on the thread of low priority or on the other one.
     With {
         low: bool,
     },
@@ -65,9 +65,9 @@ enum Copy {
 /// Why nothing was done with the copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unavailable {
-    /// This query was given up: it does not come out of a step.
+    /// This query was given up, because it stayed within one step.
     GivenUp,
-    /// A query given up before has the copy still, or a thread has ended.
+    /// An earlier query that was given up still has the copy, or a thread has ended.
     Elsewhere,
 }
 
@@ -109,7 +109,7 @@ impl SqliteWorkers {
         }
     }
 
-    /// Has something done with the copy, and waits for it.
+    /// Runs something on the copy, and waits for it.
     pub fn run<T: Send + 'static>(
         &mut self,
         errand: impl FnOnce(&mut Replica) -> T + Send + 'static,
@@ -120,8 +120,8 @@ impl SqliteWorkers {
         doing.recv().map_err(|_| Unavailable::Elsewhere)
     }
 
-    /// Has the copy asked something, in as many tries as it takes. It is ended when nobody wants to
-    /// know any more.
+    /// Runs a query on the copy, in as many tries as it takes. The query is ended when its answer
+    /// is not wanted any more.
     pub fn query<T: Send + 'static>(
         &mut self,
         ask: impl Fn(&Replica) -> Answered<T> + Send + Sync + 'static,
@@ -159,7 +159,7 @@ impl SqliteWorkers {
     }
 }
 
-/// A thread that has something done with the copy, and gives it back.
+/// A thread that runs something on the copy, and gives the copy back.
 struct Worker {
     errands: SyncSender<(Box<Replica>, Errand)>,
     returned: Receiver<Box<Replica>>,
@@ -181,7 +181,7 @@ impl Worker {
         Ok(Worker { errands, returned })
     }
 
-    /// Hands it the copy. What came of it is there when the copy is back.
+    /// Hands it the copy. The result is there when the copy is back.
     fn begin<T: Send + 'static>(
         &self,
         replica: Box<Replica>,
@@ -204,10 +204,11 @@ fn lower() {
 }
 
 fn idle() {
-    // Where it cannot be had, a low priority still can.
+    // Where the idle policy is not allowed, a low priority still is.
     lower();
     let set = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, IDLE);
-    // It is refused for the niceness it sets besides, when that is a step up.
+    // The call is refused because of the niceness that it also sets, if that would raise the
+    // priority.
     if let Err(error) = set
         && thread_schedule_policy().ok() != Some(IDLE)
     {

@@ -1,4 +1,4 @@
-//! Bodies as requests bring them and answers take them, in either format.
+//! Bodies of requests and answers, in either format.
 
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -28,7 +28,7 @@ impl FromRequest<LightJq> for Body {
             Problem::new(Code::UnsupportedType, detail)
         })?;
         let bytes = read_body(request, door.options().body).await?;
-        // No body in MessagePack begins so: each is a map.
+        // No MessagePack body begins in this way, because each is a map.
         if said.is_none() && bytes.trim_ascii_start().starts_with(b"{") {
             let detail = "the body says no type, and this protocol's own is MessagePack; if it is \
                           JSON, say so: Content-Type: application/json";
@@ -43,7 +43,7 @@ impl FromRequest<LightJq> for Body {
 }
 
 impl Body {
-    /// What it says.
+    /// Reads it as a message.
     pub async fn read<T: Send + 'static>(
         self,
         decode: fn(&Bytes) -> Result<T, WireError>,
@@ -109,7 +109,7 @@ impl Wanted {
     }
 }
 
-/// Problems are written as JSON, and turned into MessagePack for clients that speak it.
+/// Problems are written as JSON, and converted to MessagePack for clients that speak it.
 pub(crate) async fn problems_as_asked(request: Request, next: Next) -> Response {
     let format = wanted(request.headers()).unwrap_or(Format::Msgpack);
     let response = next.run(request).await;

@@ -23,7 +23,7 @@ pub(crate) fn json(description: &OpenApi) -> String {
     document.to_string()
 }
 
-/// What fields say by one word.
+/// The schemas that fields name by their `format`.
 fn formats() -> [(&'static str, Value); 4] {
     [
         ("worker-url", json!({ "pattern": URL })),

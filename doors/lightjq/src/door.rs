@@ -18,21 +18,21 @@ use crate::registry::{Registry, WorkerLine};
 /// The settings of the door. Tests shorten the times.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
     /// Limits of requests' bodies.
     pub body: BodyLimits,
-    /// What all clients together make the server hold; pushes are among it.
+    /// The budgets for what all clients together make the server hold, pushes included.
     pub budgets: Budgets,
-    /// Connections that are opened to push jobs take places here, as a door of their own.
+    /// The connection slots that connections opened to push jobs take, as a door of their own.
     pub places: Places,
-    /// Workers may give any address to be pushed to, not only their own.
+    /// Workers may register any address for pushes, not only their own.
     pub allow_urls: bool,
-    /// A worker that asks for jobs is lost when it has none and has not asked for so long.
+    /// A worker that polls for jobs is lost when it has none and has not polled for this long.
     pub lost_after_ms: u64,
-    /// A worker that is pushed to is lost when pushes have failed for so long.
+    /// A worker that is pushed to is lost when pushes have failed for this long.
     pub drop_after_ms: u64,
-    /// How often that is looked at.
+    /// How often workers are checked for this.
     pub sweep_every: Duration,
     /// How long a worker may take to accept a job.
     pub push_time: Duration,
@@ -60,7 +60,7 @@ impl Default for Options {
     }
 }
 
-/// The LightJQ door. Clones are the same.
+/// The LightJQ door. Clones share one instance.
 #[derive(Clone)]
 pub struct LightJq(Arc<Shared>);
 

@@ -20,12 +20,12 @@ use crate::worker_id::WorkerId;
 /// How a worker says who it is.
 pub(crate) const WORKER_ID: HeaderName = HeaderName::from_static("worker-id");
 
-/// What the engine takes as a name.
+/// The longest name that the engine accepts.
 const NAME_BYTES_MAX: usize = 255;
 
 /// The longest wait: proxies and clients give up sooner.
 const WAIT_S_MAX: f64 = 300.0;
-/// The wait of who does not say.
+/// The wait of a request that does not name one.
 const WAIT_S: f64 = 5.0;
 
 #[derive(Deserialize)]
@@ -123,13 +123,14 @@ impl FromRequestParts<LightJq> for Caller {
 }
 
 impl LightJq {
-    /// A worker of somebody else is not there.
+    /// Refuses a worker of somebody else as if it did not exist.
     pub(crate) fn may_speak_for(&self, id: WorkerId, login: &Login) -> Answered<()> {
         if self.registry().may_speak_for(id, login) { Ok(()) } else { Err(no_worker()) }
     }
 }
 
-/// What a request says in `worker-id`. Nobody has an id that is none of ours.
+/// The `worker-id` of a request. An id that this server cannot have given is answered as an unknown
+/// worker.
 pub(crate) fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
     if !headers.contains_key(WORKER_ID) {
         return Ok(None);
@@ -138,13 +139,13 @@ pub(crate) fn worker_id(headers: &HeaderMap) -> Answered<Option<WorkerId>> {
     id.map(Some).ok_or_else(no_worker)
 }
 
-/// There is no such worker, any more.
+/// There is no such worker, or not any more.
 pub(crate) fn no_worker() -> Problem {
     Problem::new(Code::WorkerNotFound, "there is no such worker (any more): register again")
 }
 
-/// Whether a request asks on behalf of who runs it. A web page of somebody else can make a browser
-/// ask, though it never sees the answer: then nobody has read a result.
+/// Whether a request comes from its user, not from a web page of another site. Such a page can make
+/// a browser send a request but never sees the answer, so the result does not count as read.
 pub(crate) struct Reads(pub bool);
 
 /// What browsers say about where a request comes from.

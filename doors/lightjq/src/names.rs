@@ -1,4 +1,4 @@
-//! The job names LightJQ's pushers use: what a worker takes that names none.
+//! The job names that LightJQ's pushers use: a worker that names none takes all of these.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,13 +23,14 @@ impl JobNames {
         JobNames { names: watch::Sender::default() }
     }
 
-    /// The names, and what tells of new ones.
+    /// The names, in a channel that reports new ones.
     pub fn watch(&self) -> watch::Receiver<Arc<BTreeSet<Bytes>>> {
         self.names.subscribe()
     }
 
-    /// A job of this name came in. When there are as many as one lease can ask for, those that
-    /// have no jobs any more make room; if none does, only workers that name it are given it.
+    /// A job of this name came in. When there are as many as one lease can ask for, names without
+    /// jobs make room; if there are none of those, only workers that list this name are given its
+    /// jobs.
     pub fn note(&self, engine: &Engine, name: &Bytes) {
         if self.names.borrow().contains(name) {
             return;
@@ -53,7 +54,7 @@ impl JobNames {
         });
     }
 
-    /// Finds the names of jobs that were there before: those of an earlier run of the server.
+    /// Finds the names of jobs from an earlier run of the server.
     pub async fn find(&self, engine: &Engine) {
         let mut from = Some(JobId(0));
         while let Some(at) = from {

@@ -1,4 +1,4 @@
-//! What each route needs of who calls it.
+//! The role that each route requires of its caller.
 
 use spindle_access::Role::{Inspect, Manage, Read, Submit, Work};
 use spindle_http::Needs::{All, Named, Nothing};
@@ -11,7 +11,7 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/job/{id}", Named(Inspect)),
     ("DELETE", "/job/{id}", Named(Manage)),
     ("GET", "/job/{id}/polling", Named(Inspect)),
-    // The names a worker takes are asked for each time it is to get a job, too.
+    // Access to the names that a worker takes is also checked each time it is to get a job.
     ("POST", "/worker", Named(Work)),
     ("DELETE", "/worker", Named(Work)),
     ("GET", "/worker/job", Named(Work)),

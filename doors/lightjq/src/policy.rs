@@ -3,8 +3,8 @@ use spindle_core::{Policy, Type};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The rules of LightJQ's jobs that say nothing themselves: 10 tries more after a failure, a second
-/// to an hour apart, and results kept for a day. Its workers report errors in MessagePack.
+/// The rules of LightJQ's jobs that set none themselves: 10 more tries after a failure, a second to
+/// an hour apart, and results kept for a day. Its workers report errors in MessagePack.
 pub fn policy() -> (Origin, Policy) {
     let backoff = Backoff {
         base_ms: 1000,

@@ -32,13 +32,13 @@ enum Pushed {
     Accepted,
     /// It takes no jobs of this name.
     Unknown,
-    /// It takes no such job: the argument is not what it should be.
+    /// It refuses this job, because the argument is malformed.
     Refused,
-    /// It did not take the job, which is certain.
+    /// It certainly did not take the job.
     NotTaken(String),
-    /// There was no place for one more connection: the worker has nothing to do with that.
+    /// There was no slot for one more connection, which is not the worker's fault.
     NoPlace(PlacesTaken),
-    /// Nobody knows whether it has the job.
+    /// It is not known whether it has the job.
     Unsure(String),
 }
 
@@ -63,7 +63,7 @@ impl LightJq {
                     Some(target) => drop(tokio::spawn(self.clone().bring(id, target, taken))),
                     None => self.let_go(id, taken.job.id),
                 },
-                // The server stops, or too much waits for the disk: nothing to hurry for.
+                // The server stops, or too much waits for the disk, so there is no hurry.
                 Ok(None) => sleep(self.options().pause_min).await,
                 Err(problem) => {
                     tracing::debug!("lightjq: no job for worker {id}: {}", problem.detail);
@@ -73,7 +73,7 @@ impl LightJq {
         }
     }
 
-    /// The wait after so many failures one after the other: it doubles.
+    /// The wait after `misses` failures in a row: it doubles each time.
     fn pause(&self, misses: u32) -> Duration {
         let options = self.options();
         let doubled = options.pause_min.saturating_mul(1 << misses.saturating_sub(1).min(16));
@@ -156,7 +156,7 @@ impl LightJq {
         let exchange = async {
             let response = self.shared().pusher.request(request).await?;
             let (head, body) = response.into_parts();
-            // What it says does not matter, nor that it breaks off.
+            // The body's content does not matter, nor whether it breaks off.
             let _ = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             Ok::<StatusCode, Error>(head.status)
         };
@@ -197,17 +197,17 @@ impl LightJq {
 
 type AnyError<'a> = &'a (dyn std::error::Error + 'static);
 
-/// What is behind an error, the nearest first.
+/// The causes of an error, the nearest first.
 fn causes(error: &Error) -> impl Iterator<Item = AnyError<'_>> {
     successors(std::error::Error::source(error), |cause| cause.source())
 }
 
-/// The limit that left no place for a connection, if it is that.
+/// The connection limit that caused an error, if one did.
 fn taken_of(error: &Error) -> Option<PlacesTaken> {
     causes(error).find_map(|cause| cause.downcast_ref().copied())
 }
 
-/// An error with what is behind it.
+/// An error with its causes.
 fn with_causes(error: &Error) -> String {
     causes(error).fold(error.to_string(), |text, cause| text + ": " + &cause.to_string())
 }

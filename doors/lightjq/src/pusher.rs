@@ -1,4 +1,4 @@
-//! The HTTP client that jobs are pushed with. Its connections take places, as those of clients do.
+//! The HTTP client that jobs are pushed with. Its connections take slots, as those of clients do.
 
 use std::error::Error;
 use std::io;
@@ -21,7 +21,7 @@ use tower::Service;
 /// One client for all workers; it follows no redirects.
 pub(crate) type Pusher = Client<Connector, Full<Bytes>>;
 
-/// A connection nothing was pushed over for so long is closed.
+/// A connection that was idle for this long is closed.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) fn pusher(places: DoorPlaces) -> Pusher {
@@ -31,7 +31,8 @@ pub(crate) fn pusher(places: DoorPlaces) -> Pusher {
         .build(Connector { http: HttpConnector::new(), places })
 }
 
-/// Connects where there is a place for one more connection. Its error is [`spindle_limits::Taken`] otherwise.
+/// Connects if there is a slot for one more connection. Otherwise its error is
+/// [`spindle_limits::Taken`].
 #[derive(Clone)]
 pub(crate) struct Connector {
     http: HttpConnector,
@@ -60,15 +61,15 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The address that a connection counts for. A name (see `lightjq-allow-urls`) counts for none, like one of this machine:
-/// what it stands for is known too late.
+/// The address that a connection counts for. A host name (see `lightjq-allow-urls`) counts for
+/// none, like an address of this machine, because it is resolved too late.
 fn address_of(to: &Uri) -> IpAddr {
     let host = to.host().unwrap_or_default();
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     bare.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A connection and its place.
+/// A connection and its slot.
 pub(crate) struct Placed {
     stream: TokioIo<TcpStream>,
     _place: Place,

@@ -1,5 +1,6 @@
-//! Which workers are registered, and the jobs each has. No sockets, no clock, no engine: times come
-//! in as arguments (of the engine's steady clock), and what has to happen to leases goes out as lists of jobs.
+//! Which workers are registered, and the jobs each has. It uses no sockets, no clock and no engine:
+//! times are arguments (of the engine's steady clock), and the leases that have to end are returned
+//! as lists of jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,19 +12,20 @@ use tokio::sync::watch;
 use crate::target::Target;
 use crate::worker_id::WorkerId;
 
-/// Workers at once. Each may keep a connection open, of which there are no more anyway.
+/// The most workers at once. Each may keep a connection open, and the server has no more
+/// connections than this anyway.
 const WORKERS_MAX: usize = 10_000;
 
-/// What a worker says of itself.
+/// What a worker registers with.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     pub name: String,
     pub max_jobs: u32,
     /// Where jobs are pushed to.
     pub target: Option<Target>,
-    /// The job names it takes; none said: all that LightJQ's pushers use.
+    /// The job names it takes; `None` for all that LightJQ's pushers use.
     pub names: Option<Vec<Bytes>>,
-    /// Who registered it: jobs are pushed as long as that one may have them.
+    /// The client that registered it: jobs are pushed as long as that client may have them.
     pub login: Login,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Profile {
 struct Worker {
     profile: Profile,
     registered_ms: u64,
-    /// When it was heard of last, or had something to do last.
+    /// When it last sent a request or had something to do.
     seen_ms: u64,
     /// Slots that wait for a job.
     asking: u32,
@@ -39,12 +41,13 @@ struct Worker {
     /// Names it has answered 404 for.
     refused: BTreeSet<Bytes>,
     failing: Option<Failing>,
-    /// Somebody pushes jobs to it.
+    /// A task pushes jobs to it.
     is_served: bool,
-    /// Moves when what it may be given changes: a request that waits for a job has to ask anew.
+    /// Changes when the set of jobs it may be given does: a request that waits for a job has to ask
+    /// again.
     changed: watch::Sender<()>,
-    /// Moves when a slot is free again. Only requests that have none listen: else those that wait
-    /// side by side would wake each other without end.
+    /// Changes when a slot becomes free. Only requests without a slot listen; otherwise requests
+    /// that wait side by side would wake each other without end.
     freed: watch::Sender<()>,
 }
 
@@ -89,7 +92,7 @@ pub struct WorkerLine {
     pub jobs: Vec<(JobId, Bytes)>,
     /// When it came, by the engine's steady clock, as the other times.
     pub registered_ms: u64,
-    /// When it was heard of last.
+    /// When it was last heard from.
     pub seen_ms: u64,
     /// Since when pushes fail.
     pub failing_since_ms: Option<u64>,
@@ -108,7 +111,8 @@ pub(crate) struct RemovedWorker {
 pub(crate) struct Entered {
     /// Nobody pushes to it yet: the caller has to.
     pub to_serve: bool,
-    /// One with the same address: whoever listens there now knows nothing of its jobs.
+    /// A worker with the same address: the program that listens there now knows nothing of its
+    /// jobs.
     pub replaced: Option<RemovedWorker>,
 }
 
@@ -173,8 +177,9 @@ impl Registry {
         self.workers.get(&id).map(|worker| worker.profile.login.clone())
     }
 
-    /// Whether somebody may speak for a worker: whoever registered it, and others once that one may
-    /// not come in any more. Ids of workers are shown with jobs, and prove nothing.
+    /// Whether a client may act for a worker: the client that registered it may, and others may
+    /// once that client is no longer let in. The ids of workers are shown with jobs, so an id
+    /// proves nothing.
     pub fn may_speak_for(&mut self, id: WorkerId, login: &Login) -> bool {
         self.workers.get_mut(&id).is_none_or(|worker| {
             let registered = &mut worker.profile.login;
@@ -197,7 +202,7 @@ impl Registry {
         Some(RemovedWorker { id, name: worker.profile.name, jobs })
     }
 
-    /// What tells of changes of a worker, and of free slots; both end when the worker is gone.
+    /// Channels that report changes of a worker and free slots; both end when the worker is gone.
     pub fn watch(&self, id: WorkerId) -> Option<[watch::Receiver<()>; 2]> {
         let worker = self.workers.get(&id)?;
         Some([worker.changed.subscribe(), worker.freed.subscribe()])
@@ -249,7 +254,7 @@ impl Registry {
         }
     }
 
-    /// A push was answered.
+    /// Notes that a push was answered.
     pub fn reached(&mut self, id: WorkerId, now_ms: u64) {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.failing = None;
@@ -271,14 +276,15 @@ impl Registry {
         failing.map_or(0, |failing| failing.times)
     }
 
-    /// Where jobs are pushed to. None: nowhere any more, and whoever pushes must end.
+    /// Where jobs are pushed to. `None` if jobs are not pushed to it any more: the pushing task
+    /// must end.
     pub fn target(&mut self, id: WorkerId) -> Option<Target> {
         let worker = self.workers.get_mut(&id)?;
         worker.is_served = worker.profile.target.is_some();
         worker.profile.target.clone()
     }
 
-    /// Workers that ask for jobs, have none, and have not asked for so long.
+    /// Workers that poll for jobs, have none, and have not polled for this long.
     pub fn silent(&self, now_ms: u64, lost_after_ms: u64) -> Vec<WorkerId> {
         let silent = |worker: &Worker| {
             worker.profile.target.is_none()
@@ -290,7 +296,7 @@ impl Registry {
         silent.map(|(id, _)| *id).collect()
     }
 
-    /// Those who have jobs, and which.
+    /// The workers that have jobs, each with its jobs.
     pub fn holders(&self) -> Vec<(WorkerId, Vec<JobId>)> {
         let holders = self.workers.iter().filter(|(_, worker)| !worker.held.is_empty());
         holders.map(|(id, worker)| (*id, worker.held.keys().copied().collect())).collect()

@@ -47,7 +47,7 @@ fn who_waits_for_a_slot_is_told_when_one_is_free_and_when_the_worker_goes() {
     registry.let_go(id, JobId(1), 0);
     assert!(freed.has_changed().unwrap());
     freed.borrow_and_update();
-    // Who has a slot and waits for a job is not disturbed by one that is free.
+    // A request that has a slot and waits for a job is not woken by a free slot.
     assert!(!changed.has_changed().unwrap());
     assert_eq!(registry.remove(id).unwrap().jobs, []);
     assert!(changed.has_changed().is_err() && freed.has_changed().is_err());
@@ -84,7 +84,7 @@ fn only_an_idle_worker_that_asks_for_jobs_is_lost_by_silence() {
     assert_eq!(registry.silent(60_000, 60_000), [idle]);
     registry.seen(idle, 30_000);
     assert_eq!(registry.silent(89_999, 60_000), []);
-    // What it had counts as activity when it ends, and so does a request that ends.
+    // The end of a job counts as activity of the worker, and so does the end of a request.
     registry.let_go(busy, JobId(1), 80_000);
     registry.give_back(asking, 85_000);
     assert_eq!(registry.silent(139_999, 60_000), [idle]);
@@ -115,7 +115,7 @@ fn who_comes_to_an_address_takes_the_place_of_who_was_there() {
     let first = entered(&mut registry, 2, url);
     registry.reserve(first).unwrap();
     registry.hold(first, JobId(1), &NAME);
-    // The same one again: it keeps its job, and whoever pushes to it goes on.
+    // The same worker again: it keeps its job, and the task that pushes to it goes on.
     let again = registry.enter(first, profile(3, url), 1).unwrap();
     assert!(again.replaced.is_none() && !again.to_serve);
     let second = WorkerId::random();

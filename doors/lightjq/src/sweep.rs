@@ -1,4 +1,4 @@
-//! Workers that are gone, and jobs they have no more.
+//! Finds workers that are gone, and jobs that workers no longer have.
 
 use spindle_core::JobId;
 use tokio::select;
@@ -12,13 +12,14 @@ use crate::worker_id::WorkerId;
 const SLICE_JOBS: usize = 64;
 
 impl LightJq {
-    /// Begins to look after workers, with the first of them: then there is a runtime to do it in.
+    /// Starts the sweeping when the first worker comes, because then there is a runtime to do it
+    /// in.
     pub(crate) fn begin_sweeping(&self) {
         self.shared().is_swept.call_once(|| drop(tokio::spawn(self.clone().sweep())));
     }
 
-    /// Looks again and again who is lost, until the server stops. Begins with what an earlier run
-    /// of the server has left.
+    /// Looks for lost workers at intervals until the server stops. Begins with the leases that an
+    /// earlier run of the server has left.
     pub(crate) async fn sweep(self) {
         let mut stopping = self.stopping();
         self.shared().names.find(self.engine()).await;
@@ -36,7 +37,7 @@ impl LightJq {
         }
     }
 
-    /// Leases end without their worker: by time, by a person, with their job.
+    /// Removes jobs whose lease ended without the worker: by time, by a person, or with the job.
     async fn forget_ended(&self) {
         let holders = self.registry().holders();
         for (id, jobs) in holders {
@@ -56,7 +57,7 @@ impl LightJq {
         }
     }
 
-    /// A worker is lost: its jobs go back.
+    /// Removes a lost worker, and gives its jobs back.
     pub(crate) async fn lose(&self, id: WorkerId, why: &str) {
         let lost = self.registry().remove(id);
         if let Some(lost) = lost {
@@ -72,13 +73,13 @@ impl LightJq {
         }
     }
 
-    /// Ends a worker's leases of some jobs: the attempts count, as always when nobody knows how far
-    /// they came.
+    /// Ends a worker's leases of some jobs. The attempts count, as always when it is unknown how
+    /// far they got.
     pub(crate) async fn give_up_leases(&self, id: WorkerId, jobs: &[JobId]) {
         let lost =
             self.bridge().change(|engine| engine.leases().worker_lost(jobs, &id.worker_ref()));
         if let Err(refused) = lost.await {
-            // Then they end by time.
+            // These leases will end by time.
             tracing::warn!("lightjq: leases of worker {id} are not ended: {refused}");
         }
     }

@@ -23,10 +23,10 @@ use crate::registry::{FreeSlot, Registry};
 use crate::wire::{Order, Pack, check, from_json};
 use crate::worker_id::WorkerId;
 
-/// A wait of the engine that outlasts every wait of ours; a day, so that no sum overflows.
+/// A wait in the engine that outlasts every wait of this door; a day, so that no sum overflows.
 const WAIT_MS: u64 = 24 * 3_600_000;
 
-/// A job for a worker, in its slot. If nothing becomes of `lease_guard` the lease is undone.
+/// A job for a worker, in its slot. The lease is undone unless `lease_guard` is told otherwise.
 pub(crate) struct Taken {
     pub job: LeasedJob,
     /// The body that hands it to the worker.
@@ -42,7 +42,8 @@ struct WorkerSlot<'a> {
 }
 
 impl WorkerSlot<'_> {
-    /// The job is in the slot. False: the worker has gone, or takes no such jobs any more.
+    /// Puts the job into the slot. Returns false if the worker has gone, or takes no such jobs any
+    /// more.
     fn fill(mut self, job: &LeasedJob) -> bool {
         let held = self.door.registry().hold(self.id, job.id, &job.queue);
         self.is_open = !held;
@@ -59,7 +60,7 @@ impl Drop for WorkerSlot<'_> {
     }
 }
 
-/// What wakes a waiting worker besides changes of itself, its deadline and the server's end.
+/// What wakes a waiting worker, besides its own changes, its deadline and the server's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Worker,
@@ -81,7 +82,7 @@ struct WakeSources {
 }
 
 impl WakeSources {
-    /// Marks all that has changed as seen. True: it is time to try for the last time.
+    /// Marks all changes as seen. Returns true if it is time for the last try.
     fn look(&mut self) -> Answered<bool> {
         if self.changed.has_changed().is_err() {
             return Err(no_worker());
@@ -102,7 +103,7 @@ impl WakeSources {
                 None => pending().await,
             }
         };
-        // A sender that is gone has moved as well: looking again tells.
+        // A sender that is gone counts as a change too; the next look finds out.
         select! {
             _ = self.changed.changed() => {}
             _ = self.freed.changed(), if watched == Watched::Slots => {}
@@ -118,8 +119,9 @@ impl LightJq {
         self.shared().registry.lock()
     }
 
-    /// A job for a worker that `login` may work for, waited for until a time, or as long as it takes. What the answer
-    /// reveals is durable when this returns. None: nothing came in time, or the server stops.
+    /// Waits for a job for a worker that `login` may work for, until a given time or without limit.
+    /// What the answer reveals is durable when this returns. None: nothing came in time, or the
+    /// server stops.
     pub(crate) async fn take(
         &self,
         id: WorkerId,
@@ -159,7 +161,8 @@ impl LightJq {
             let Some((job, guard)) = self.bridge().durable(leased).await? else {
                 return Ok(None);
             };
-            // It may have waited for long: who may not have the job any more lets go of the lease.
+            // The request may have waited for long; if the client may not have the job any more,
+            // the lease is given up.
             login.authorize(Role::Work, Target::Queue(&job.queue))?;
             if let Some(taken) = self.taken(slot, job, guard).await? {
                 return Ok(Some(taken));
@@ -168,7 +171,7 @@ impl LightJq {
     }
 
     /// Puts a leased job into the slot. None: it is not for this worker after all, or it is gone.
-    /// Whoever drops this gives back the slot, and the lease.
+    /// Dropping the result gives back the slot and the lease.
     async fn taken(
         &self,
         slot: WorkerSlot<'_>,
@@ -180,7 +183,8 @@ impl LightJq {
         Ok(taken.filter(|taken| slot.fill(&taken.job)))
     }
 
-    /// Reads what a leased job gives its worker. None: there is no payload to give out.
+    /// Reads the body that hands a leased job to its worker. `None` if there is no payload to give
+    /// out.
     fn read_order(
         &self,
         job: LeasedJob,
@@ -190,7 +194,8 @@ impl LightJq {
         let payload = match self.engine().leases().payload(&job) {
             Ok(Some(payload)) => payload,
             none => {
-                // The engine has ended it. Undone once more, it might be somebody else's by now.
+                // The engine has ended this lease. Undoing it again could hit a lease that another
+                // worker has by now.
                 lease_guard.done();
                 return none.map(|_| None);
             }
@@ -205,7 +210,7 @@ impl LightJq {
         Ok(Some(Taken { job, order, lease_guard }))
     }
 
-    /// A worker has a job no more.
+    /// A worker no longer has a job.
     pub(crate) fn let_go(&self, id: WorkerId, job: JobId) {
         let now_ms = self.engine().steady_ms();
         self.registry().let_go(id, job, now_ms);
@@ -244,8 +249,8 @@ fn lease_of(worker: Bytes, queues: Vec<Bytes>) -> Lease {
     }
 }
 
-/// Payloads and results of any door, as this one's clients read them. What was said to be of a
-/// type and is not is bytes.
+/// Payloads and results of any door, as this one's clients read them. Bytes that are not of the
+/// type they were declared as are passed on as bytes.
 pub(crate) fn as_msgpack(bytes: &Bytes, kind: Type) -> Bytes {
     match kind {
         Type::Msgpack if check(bytes).is_ok() => return bytes.clone(),

@@ -65,7 +65,8 @@ impl Target {
     }
 }
 
-/// Names are looked up by others' rules, so only an address will do; and `localhost` from there.
+/// Only an IP address is accepted, because this server does not control how names are resolved;
+/// `localhost` is accepted if the peer is this machine.
 fn is_at(authority: &Authority, peer: IpAddr) -> bool {
     let host = authority.host();
     if host.eq_ignore_ascii_case("localhost") {

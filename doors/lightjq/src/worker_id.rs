@@ -1,5 +1,5 @@
-//! How workers are named: by a UUID, which stands in every lease they get. So a lease says itself
-//! whose it is, in any later run of the server as well.
+//! Workers are named by a UUID, which is stored in every lease they get. So a lease itself tells
+//! which worker has it, in later runs of the server as well.
 
 use std::fmt;
 
@@ -16,22 +16,22 @@ pub(crate) struct WorkerId(Uuid);
 const TEXT_BYTES: usize = 36;
 
 impl WorkerId {
-    /// A new one, which nobody can guess.
+    /// A new one, which cannot be guessed.
     pub fn random() -> WorkerId {
         WorkerId(Uuid::new_v4())
     }
 
-    /// The one a text says.
+    /// Parses one from a text.
     pub fn parse(text: &str) -> Option<WorkerId> {
         Uuid::try_parse(text).ok().map(WorkerId)
     }
 
-    /// What stands in a lease as its worker: the name for people, then the id.
+    /// The worker as a lease stores it: the name for people, then the id.
     pub fn signature(self, name: &str) -> Bytes {
         Bytes::from(format!("{name} {self}"))
     }
 
-    /// Whose signature this is.
+    /// The worker that a signature names.
     pub fn of_signature(worker: &[u8]) -> Option<WorkerId> {
         let (name, id) = worker.split_at_checked(worker.len().checked_sub(TEXT_BYTES)?)?;
         name.ends_with(b" ").then(|| std::str::from_utf8(id).ok().and_then(WorkerId::parse))?

@@ -1,4 +1,4 @@
-//! Asking the native API, inside the process, on behalf of who looks at a page.
+//! Asking the native API, inside the process, on behalf of the person who looks at a page.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -18,12 +18,13 @@ use tower::ServiceExt;
 /// The longest answer that is read: a job with its payload in base64, and some.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Asks the API as somebody. Roles and queues are checked there, and the request was counted before.
+/// Asks the API as a given visitor. The API checks roles and queues; the request was already
+/// counted.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub api: Router,
     pub login: Login,
-    /// How they have come.
+    /// The connection that the visitor uses.
     pub peer: Option<Peer>,
 }
 
@@ -63,7 +64,7 @@ impl IntoResponse for Fault {
     }
 }
 
-/// What has to be there for something to be put.
+/// The condition for putting something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Match<'a> {
     /// What was read with this entity tag.
@@ -72,7 +73,7 @@ pub(crate) enum Match<'a> {
     Nothing,
 }
 
-/// What a page comes to.
+/// The result of a page.
 pub(crate) type Asked<T> = Result<T, Fault>;
 
 impl Ask {
@@ -86,7 +87,7 @@ impl Ask {
         read(&self.send(Method::POST, path, Some(body)).await?)
     }
 
-    /// Deletes something, and reads what there is to say of it; none if it is gone.
+    /// Deletes something, and reads what the API answers about it; `None` if it is gone for good.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Asked<Option<T>> {
         let body = self.send(Method::DELETE, path, None).await?;
         if body.is_empty() { Ok(None) } else { read(&body).map(Some) }
@@ -99,7 +100,7 @@ impl Ask {
         Ok((read(&body)?, tag.unwrap_or_default().to_owned()))
     }
 
-    /// Puts something, if what is there is as it should be.
+    /// Puts something, if the condition holds.
     pub async fn put(&self, path: &str, body: &Value, matching: Match<'_>) -> Asked<()> {
         let request = match matching {
             Match::Tag(tag) => Request::put(path).header(header::IF_MATCH, tag),

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// The session, of who has logged in.
+/// The session of a visitor who has logged in.
 pub(crate) const SESSION: &str = "spindle_session";
-/// What forms are sealed with, of who has no session.
+/// The nonce that seals the forms of a visitor without a session.
 pub(crate) const VISIT: &str = "spindle_visit";
-/// Which columns lists of jobs have.
+/// The columns chosen for lists of jobs.
 pub(crate) const COLUMNS: &str = "spindle_columns";
 
 /// How long a choice of colours or columns is remembered.
 pub(crate) const CHOICE_TIME: Duration = Duration::from_hours(24 * 365);
 
-/// Sets a cookie that scripts cannot read and that no other site's page sends along. `value` is of
-/// our own making. Without a time it goes with the browser; over TLS it is sent over TLS only.
+/// Sets a cookie that scripts cannot read and that no other site's page sends along. `value` is
+/// made by this server. Without a time the cookie ends with the browser; one set over TLS is sent
+/// over TLS only.
 pub(crate) fn set(
     headers: &mut HeaderMap,
     name: &str,

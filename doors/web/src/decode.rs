@@ -1,4 +1,5 @@
-//! Payloads and results for eyes: JSON, MessagePack, text or hexadecimal, and never too much of it.
+//! Payloads and results in readable form: JSON, MessagePack, text or hexadecimal, in limited
+//! amounts.
 
 use std::fmt::Write;
 
@@ -8,17 +9,17 @@ use spindle_msgpack::to_json_text;
 
 use crate::html::visible;
 
-/// The most bytes of HTML that are made of one body: what comes behind them is cut off.
+/// The most bytes of HTML that are made of one body; the rest is cut off.
 const HTML_BYTES_MAX: usize = 20_000;
-/// So many bytes are shown in hexadecimal.
+/// The most bytes shown in hexadecimal.
 const HEX_BYTES_MAX: usize = 2_048;
-/// JSON is indented no deeper, however deep it is.
+/// The deepest indentation of JSON; deeper levels are indented no further.
 const INDENT_MAX: usize = 24;
 
 /// How a person wants to see bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
-    /// As what they are.
+    /// According to their type.
     Decoded,
     /// As text.
     Raw,
@@ -29,7 +30,7 @@ pub(crate) enum View {
 impl View {
     pub const ALL: [View; 3] = [View::Decoded, View::Raw, View::Hex];
 
-    /// As an address has it.
+    /// Its name in addresses.
     pub fn name(self) -> &'static str {
         match self {
             View::Decoded => "decoded",
@@ -79,15 +80,15 @@ pub(crate) fn shown(bytes: &[u8], kind: &str, is_whole: bool, view: View) -> Sho
     Shown { kind: named, body, is_cut: is_full || !is_whole }
 }
 
-/// A text for eyes, as it is.
+/// A text in readable form, otherwise as it is.
 pub(crate) fn plain(text: &str) -> Markup {
     let mut out = Writer::default();
     out.plain(text);
     html! { code { (PreEscaped(out.text)) } }
 }
 
-/// The end of a text that takes no more HTML than there is `room` for, in bytes, which becomes less by
-/// that. It begins with a line if it has one that is whole.
+/// The end of a text that takes no more bytes of HTML than `room`, which is reduced by that. It
+/// begins at the start of a line if it contains one.
 pub(crate) fn end_of<'a>(text: &'a str, room: &mut usize) -> &'a str {
     let mut begin = text.len();
     for (at, c) in text.char_indices().rev() {
@@ -117,13 +118,13 @@ fn html_len(c: char) -> usize {
     }
 }
 
-/// A character of a text of several lines, for eyes.
+/// A character of a text of several lines, in readable form.
 fn in_text(c: char) -> char {
     if matches!(c, '\n' | '\t') { c } else { visible(c) }
 }
 
-/// The bytes as a text, if they are one. Of the beginning of a longer one, the last character may be
-/// cut through.
+/// The bytes as a text, if they are one. If they are the beginning of a longer text, the last
+/// character may be cut.
 fn text_of(bytes: &[u8], is_whole: bool) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -147,7 +148,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Adds a text as it is for eyes, in a span of this class if there is one.
+    /// Adds a text in readable form, in a span of this class if one is given.
     fn add(&mut self, class: &str, text: &str) {
         if !class.is_empty() {
             let _ = write!(self.text, "<span class=\"{class}\">");
@@ -175,7 +176,7 @@ impl Writer {
     }
 }
 
-/// Indents and colours JSON, token by token: what it says stays as it was written.
+/// Indents and colours JSON, token by token; the tokens stay as they were written.
 fn pretty(out: &mut Writer, json: &[u8]) {
     let json = String::from_utf8_lossy(json);
     let (mut rest, mut depth) = (json.trim(), 0_usize);

@@ -1,4 +1,5 @@
-//! Who comes: found out for each request from its cookies, its certificate and its address.
+//! Finds out for each request who the visitor is, from its cookies, its certificate and its
+//! address.
 
 use std::time::Instant;
 
@@ -16,17 +17,17 @@ use crate::pages::job_table::Columns;
 use crate::sessions::{SessionName, random_hex};
 use crate::web::Web;
 
-/// What the cookies of a request say.
+/// What a request tells about its visitor, mainly by its cookies.
 #[derive(Clone)]
 pub(crate) struct Visit {
     /// The session that is open, if one is.
     pub session: Option<SessionName>,
-    /// What forms are sealed with if none is.
+    /// The nonce that seals forms if none is open.
     nonce: String,
     /// The nonce is not in the browser yet.
     is_new: bool,
     pub theme: Theme,
-    /// What lists of jobs show, if somebody has chosen that.
+    /// The columns of lists of jobs, if the visitor has chosen them.
     pub columns: Option<Columns>,
     /// The request came over TLS.
     pub is_encrypted: bool,
@@ -37,7 +38,7 @@ pub(crate) struct Visit {
 /// The colours of the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Theme {
-    /// As the system has it.
+    /// As set in the visitor's system.
     Auto,
     Light,
     Dark,
@@ -58,7 +59,7 @@ impl Theme {
         Theme::ALL.into_iter().find(|theme| theme.name() == name).unwrap_or(Theme::Auto)
     }
 
-    /// What the switch goes to.
+    /// The choice that the switch changes to.
     pub fn next(self) -> Theme {
         match self {
             Theme::Auto => Theme::Dark,
@@ -74,7 +75,7 @@ impl Theme {
 }
 
 impl Visit {
-    /// What a request says of who sends it, and who that is.
+    /// Reads from a request what it tells about its sender, and who that is.
     pub fn read(web: &Web, request: &Request) -> (Visit, Login) {
         let headers = request.headers();
         let peer = request.extensions().get::<Peer>();
@@ -97,7 +98,8 @@ impl Visit {
         };
         let nonce = cookie_of(headers, cookie::VISIT).and_then(SessionName::read);
         let is_new = nonce.is_none();
-        // The first that looks at a request chooses: there is one for a page and for its problem.
+        // The first layer that reads a request chooses the nonce, so that a page and its problem
+        // page share one.
         let chosen = request.extensions().get::<Visit>().map(|visit| visit.nonce.clone());
         let nonce = nonce.map(|nonce| nonce.as_str().to_owned()).or(chosen);
         let nonce = nonce.unwrap_or_else(random_hex::<16>);
@@ -113,12 +115,12 @@ impl Visit {
         visit.ok_or_else(|| Problem::new(Code::Forbidden, "nobody may use this route"))
     }
 
-    /// What its forms are sealed to.
+    /// The text that its forms are sealed to.
     pub fn sealed_to(&self) -> &str {
         self.session.as_ref().map_or(&self.nonce, SessionName::as_str)
     }
 
-    /// Has the browser remember what its forms are sealed with.
+    /// Stores the nonce that seals its forms in the browser.
     pub fn keep(&self, headers: &mut HeaderMap) {
         let is_set = headers.contains_key(header::SET_COOKIE);
         if self.is_new && self.session.is_none() && !is_set {
@@ -127,7 +129,8 @@ impl Visit {
     }
 }
 
-/// Finds out who comes, and counts the request. A token in a header is for the API: it opens no page.
+/// Finds out who the visitor is, and counts the request. A token in a header is for the API: it
+/// opens no page.
 pub(crate) async fn enter(State(web): State<Web>, mut request: Request, next: Next) -> Response {
     let (visit, login) = Visit::read(&web, &request);
     if let Err(denied) = login.count() {

@@ -1,4 +1,5 @@
-//! What leaves: problems as pages for people, and the headers that pages have.
+//! The outermost layer of answers: shows problems as pages for people, and sets the headers of
+//! pages.
 
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -18,12 +19,12 @@ use crate::web::Web;
 /// else; no other page may frame this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// The longest problem that is made a page.
+/// The longest problem that is turned into a page.
 const PROBLEM_BYTES_MAX: usize = 64 << 10;
-/// What answers programs: there, problems stay JSON whoever asks.
+/// Paths for programs: there, problems stay JSON for every client.
 const FOR_PROGRAMS: [&str; 5] = ["/api/", "/lightjq/", "/healthz", "/readyz", "/metrics"];
 
-/// Makes pages of the problems of people: around the pages, and around what is at nobody's path.
+/// Turns problems into pages for people: around the pages, and around paths that no door serves.
 pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Next) -> Response {
     if !wants_page(request.uri().path(), request.headers()) {
         return next.run(request).await;
@@ -46,8 +47,8 @@ pub(crate) async fn face(State(web): State<Web>, mut request: Request, next: Nex
     as_page(&page, response).await
 }
 
-/// Whether the answer is for the eyes of a person. Programs that take anything get what they always
-/// got.
+/// Whether the answer is for the eyes of a person. Programs that accept any type get the JSON they
+/// always got.
 fn wants_page(path: &str, headers: &HeaderMap) -> bool {
     let accept = accept_of(headers).unwrap_or_default();
     let html = preference(&accept, &["text/html"], None);
@@ -56,7 +57,7 @@ fn wants_page(path: &str, headers: &HeaderMap) -> bool {
     html.named && html.weight > 0 && html.weight >= json.weight && !is_for_programs
 }
 
-/// A problem as far as a page says it.
+/// The parts of a problem that a page shows.
 #[derive(Deserialize)]
 pub(crate) struct ProblemText {
     pub title: String,

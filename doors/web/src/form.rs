@@ -1,4 +1,4 @@
-//! Forms: nothing of one is read before it is known that a page of this server made it.
+//! Forms: no field is read before it is certain that a page of this server made the form.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
@@ -12,11 +12,11 @@ use crate::web::Web;
 
 /// The field that has a form's token.
 pub(crate) const TOKEN: &str = "form_token";
-/// What forms may bring: payloads among it.
+/// The largest form, payloads included.
 const BYTES_MAX: usize = 2 << 20;
 
-/// Makes the tokens of forms, and knows them again. They are bound to the visitor's cookie: to the
-/// session of who has logged in, else to a random one. A page of another site cannot read either.
+/// Makes the tokens of forms, and knows them again. They are bound to the visitor's cookie: the
+/// session's after a login, and a random one otherwise. A page of another site cannot read either.
 pub(crate) struct Seal([u8; 32]);
 
 impl Seal {
@@ -36,7 +36,7 @@ impl Seal {
         token.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether it is that. Takes as long whatever is wrong with it.
+    /// Whether this is the visitor's token. Takes the same time however the token differs.
     fn is_of(&self, token: &str, visitor: &str) -> bool {
         let digits = token.as_bytes().chunks(2).map(|pair| {
             let pair = std::str::from_utf8(pair).ok()?;
@@ -47,8 +47,8 @@ impl Seal {
     }
 }
 
-/// A payload as a form can have it: a text without CR, as browsers send the ends of lines their own
-/// way. MessagePack is bytes, also where it happens to be a text.
+/// A payload that a form can carry: a text without CR, because browsers change line ends.
+/// MessagePack counts as bytes, even where it happens to be text.
 pub(crate) fn text_of(payload: Vec<u8>, kind: &str) -> Option<String> {
     let text = String::from_utf8(payload).ok()?;
     (kind != "msgpack" && !text.contains('\r')).then_some(text)
@@ -58,18 +58,18 @@ pub(crate) fn text_of(payload: Vec<u8>, kind: &str) -> Option<String> {
 pub(crate) struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// What stands in a field; empty if it is not there.
+    /// The text of a field; empty if it is not there.
     pub fn field(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// What was typed into a field of several lines. Browsers send each of their ends as CR LF,
-    /// whatever was typed or pasted; what is meant is LF.
+    /// What was typed into a field of several lines. Browsers send each line end as CR LF, whatever
+    /// was typed or pasted; it is read as LF.
     pub fn lines(&self, name: &str) -> String {
         self.field(name).replace("\r\n", "\n")
     }
 
-    /// What stands in a field, if something does.
+    /// The text of a field, unless it is empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         Some(self.field(name).trim()).filter(|text| !text.is_empty())
     }

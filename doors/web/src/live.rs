@@ -1,4 +1,4 @@
-//! The live feed: that something happened, so that open pages read themselves anew.
+//! The live feed: tells open pages that something happened, so that they reload their content.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,19 +19,21 @@ use crate::page::Page;
 use crate::shapes::Job;
 use crate::web::Web;
 
-/// A page hears of changes so often at most. What it shows then is newer than what it heard of.
+/// The shortest time between two notices to a page. The page then shows a newer state than the one
+/// the notice was about.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A comment is sent so often while nothing happens, so that nobody takes the line for dead.
+/// How often a comment is sent while nothing happens, so that no proxy takes the connection for
+/// dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Says `moved` after something happened, and nothing else: who may see what is asked when a page is
-/// read. (Browsers drop an event without data.) It costs nothing while nothing happens.
+/// Sends `moved` after something happened, and nothing else: rights are checked when the page is
+/// read again. (Browsers drop an event without data.) It costs nothing while nothing happens.
 ///
-/// A page that says how far the log was when it was made (`?log_at=`) hears at once of what has happened
-/// since: before its feed began, or while that was broken.
+/// A page that tells how far the log was when it was made (`?log_at=`) is notified at once if
+/// something has happened since, before its feed began or while that was broken.
 ///
-/// What workers report of a job is in no record of the log. So the page of a job has a feed of its
-/// own (`?job=ID`), which is moved by that too, if the job is on this server's own log.
+/// Reports of workers about a job are not in the log. So the page of a job has a feed of its own
+/// (`?job=ID`), which these reports trigger too, if the job is on this server's own log.
 pub(crate) async fn live(page: Page) -> Asked<Response> {
     let job = match page.query().get("job") {
         Some(id) => Some(Looked::at(&page, id).await?),
@@ -40,7 +42,7 @@ pub(crate) async fn live(page: Page) -> Asked<Response> {
     let made_at = page.query().get("log_at").and_then(|at| at.parse::<u64>().ok());
     let Page { web, .. } = page;
     let moves = web.pulse().moves();
-    // Looked at when moves are heard of already.
+    // Checked only after subscribing to moves, so that none is missed.
     let is_behind = made_at.is_some_and(|at| web.pulse().position() > at);
     let feed = Feed { moves, stopping: web.stopping(), web, job, is_behind };
     let moved = stream::unfold(feed, |mut feed| async move {
@@ -57,7 +59,7 @@ struct Feed {
     moves: watch::Receiver<()>,
     stopping: watch::Receiver<bool>,
     job: Option<Looked>,
-    /// Something has happened since the page was made, which it has not heard of.
+    /// Something has happened since the page was made, and it was not notified yet.
     is_behind: bool,
 }
 
@@ -85,14 +87,14 @@ impl Feed {
     }
 }
 
-/// A job as its page was told of it last.
+/// The state of a job that its page was last notified of.
 struct Looked {
     id: JobId,
     activity: Option<Activity>,
 }
 
 impl Looked {
-    /// At a job that who asks may see.
+    /// Looks at a job, if the visitor may see it.
     async fn at(page: &Page, id: &str) -> Asked<Looked> {
         let path = format!("/api/v1/jobs/{}?bytes_max=0", segment(id.as_bytes()));
         let job: Job = page.ask.get(&path).await?;
@@ -106,17 +108,17 @@ impl Looked {
     }
 }
 
-/// What is reported of a job, with how much output there is but none of it.
+/// What workers reported of a job: the amount of output, but not the output itself.
 fn activity(bridge: &EngineBridge, id: JobId) -> Option<Activity> {
     let now = bridge.engine().jobs().activity(id, OutputFrom::End(0));
     now.without_waiting("it is only compared: what is shown is asked of the API")
 }
 
-/// Returns when what is reported of a job is not as it was. Without a job that is never.
+/// Returns when the reports about a job have changed. Without a job it never returns.
 async fn reported(bridge: &EngineBridge, job: Option<&Looked>) {
     let Some(Looked { id, activity: before }) = job else { return pending().await };
     loop {
-        // If too many wait already, the page is moved by the log alone.
+        // If too many wait already, only the log triggers the page's feed.
         let Ok(change) = bridge.next_change(*id) else { return pending().await };
         if activity(bridge, *id) != *before {
             return;

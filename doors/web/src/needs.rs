@@ -1,12 +1,12 @@
-//! What each page needs of who looks at it.
+//! The role that each page requires of its visitor.
 
 use spindle_access::Role::{Admin, Inspect, Manage, Read, Submit};
 use spindle_http::Needs::{All, Named, Nothing, Server};
 use spindle_http::Table;
 
-/// One row for each route of `router.rs`. `Named`: the API asks for the queue, job, schedule or
-/// batch when the page asks the API; so it does for all else, but here a page is refused before anything is
-/// asked.
+/// One row for each route of `router.rs`. `Named`: the API checks the queue, job, schedule or batch
+/// when the page asks it. The API checks everything else as well, but here a page is refused before
+/// it asks anything.
 pub(crate) const NEEDS: Table = &[
     ("GET", "/", All(Read)),
     ("GET", "/queues", All(Read)),
@@ -51,7 +51,7 @@ pub(crate) const NEEDS: Table = &[
     ("GET", "/server", Server(Read)),
     ("GET", "/submit", Server(Submit)),
     ("POST", "/submit", Named(Submit)),
-    // That something happened, and not what.
+    // It tells that something happened, not what.
     ("GET", "/live", Named(Read)),
     ("GET", "/login", Nothing),
     ("POST", "/login", Nothing),

@@ -1,4 +1,4 @@
-//! One look at a page: who looks, and what is asked for them.
+//! One request for a page: who the visitor is, and how to ask the API for them.
 
 use axum::extract::FromRequestParts;
 use axum::http::Method;
@@ -12,13 +12,13 @@ use crate::enter::Visit;
 use crate::query::Query;
 use crate::web::Web;
 
-/// Who looks at a page, from where, and whom it asks.
+/// The visitor of a page, where they come from, and the API to ask.
 pub(crate) struct Page {
     pub web: Web,
     pub visit: Visit,
     pub ask: Ask,
-    /// How far the log was when it was asked for: it shows at least that. None of what answers a form,
-    /// which cannot be read anew.
+    /// How far the log was when the page was requested: it shows at least that state. `None` for
+    /// the answer to a form, which cannot be reloaded.
     pub log_at: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ impl FromRequestParts<Web> for Page {
 }
 
 impl Page {
-    /// A page for who it is, and how they have come.
+    /// A page for a visitor, and the connection they use.
     pub fn new(
         web: Web,
         visit: Visit,
@@ -46,17 +46,18 @@ impl Page {
         Page { web, visit, ask, log_at }
     }
 
-    /// Whether who looks at it has a role: what it offers to them. What they do is asked again.
+    /// Whether the visitor has a role, which decides what the page offers. Rights are checked again
+    /// when they act.
     pub fn may(&self, role: Role) -> bool {
         self.ask.login.clone().authorize(role, Target::Server).is_ok()
     }
 
-    /// Whether who looks at it may see all queues.
+    /// Whether the visitor may see all queues.
     pub fn sees_all(&self) -> bool {
         self.ask.login.clone().authorize(Role::Read, Target::AllQueues).is_ok()
     }
 
-    /// Whether who looks at it may see the audit log.
+    /// Whether the visitor may see the audit log.
     pub fn sees_audit(&self) -> bool {
         self.ask.login.clone().authorize(Role::Admin, Target::AllQueues).is_ok()
     }
@@ -66,7 +67,7 @@ impl Page {
         self.web.seal().token(self.visit.sealed_to())
     }
 
-    /// What time it is for the server.
+    /// The current time by the server's clock.
     pub fn now_ms(&self) -> u64 {
         self.web.bridge().engine().now_ms()
     }

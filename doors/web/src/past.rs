@@ -1,4 +1,4 @@
-//! What pages read of the API's history and failures.
+//! The parts of the API's history and failures that pages read.
 
 use serde::Deserialize;
 
@@ -69,8 +69,8 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// How many in a minute. What was seen for a moment only, as on a server that has just started,
-    /// counts as seen for a minute: a burst is no rate.
+    /// How many in a minute. A time that was observed only for a moment, as on a server that has
+    /// just started, counts as a whole minute, because a burst is no rate.
     pub fn a_minute(&self, count: u64) -> Option<f64> {
         let seen_ms = self.seen_ms.max(SEEN_MS_MIN);
         (self.seen_ms > 0).then(|| count as f64 * 60_000.0 / seen_ms as f64)
@@ -78,7 +78,7 @@ impl Point {
 }
 
 const SEEN_MS_MIN: u64 = 60_000;
-/// The newest minute is shown once so much of it has been seen.
+/// The newest minute is shown once this much of it has passed.
 const NEWEST_SEEN_MS_MIN: u64 = 45_000;
 
 /// When a chart's first point begins, how long its points are, and how many it has: those of a span
@@ -104,8 +104,8 @@ impl History {
         placed(frame, known)
     }
 
-    /// How many in a minute, for each point. The newest, of a minute of which most is still to come, is
-    /// left out if there is another: it would look like a sudden end, or like a spike.
+    /// How many in a minute, for each point. The newest point is left out, if there is another,
+    /// while most of its minute is still to come: it would look like a sudden end, or like a spike.
     pub fn rates(&self, frame: Frame, of: fn(&Point) -> u64) -> Values {
         let newest = self.points.last().filter(|_| self.points.len() > 1);
         let begun =
@@ -172,7 +172,7 @@ impl FailureGroup {
     pub fn values(&self, span: Span, now_ms: u64) -> Values {
         let frame = History { step_ms: self.step_ms, points: Vec::new() }.frame(span, now_ms);
         let known = self.trend.iter().map(|point| (point.at.as_str(), Some(point.count as f64)));
-        // Where nothing failed there is no point: that is known.
+        // A missing point means that nothing failed, so its value is known to be zero.
         placed(frame, known).into_iter().map(|value| Some(value.unwrap_or(0.0))).collect()
     }
 }

@@ -1,11 +1,11 @@
-//! Queries of addresses: read, and made.
+//! Reading and writing the query strings of addresses.
 
 use std::fmt::Write;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
-/// The fields of a query, in their order. A field with nothing in it is not there: that is how a
-/// form sends what was left empty.
+/// The fields of a query, in their order. An empty field counts as absent, because forms send
+/// fields that were left empty.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -32,7 +32,7 @@ impl Query {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// All values of a field in one, parted by commas: how a form's boxes come to be one field.
+    /// Joins all values of a field with commas, which turns a form's checkboxes into one field.
     #[must_use]
     pub fn joined(self, name: &str) -> Query {
         let values = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -63,7 +63,7 @@ impl Query {
         for (number, (key, value)) in self.0.iter().enumerate() {
             let mark = if number == 0 { '?' } else { '&' };
             let value = percent_encode(value.as_bytes(), NON_ALPHANUMERIC);
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(address, "{mark}{key}={value}");
         }
         address

@@ -87,7 +87,7 @@ impl Web {
             .layer(from_fn_with_state(self.clone(), face))
     }
 
-    /// What is at no door's path: a page for people, a problem for programs.
+    /// Serves paths that no door has: a page for people, a problem for programs.
     pub fn lost(&self) -> Router {
         Router::new().fallback(nothing_here).layer(from_fn_with_state(self.clone(), face))
     }

@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use spindle_access::Login;
 
-/// Sessions kept; beyond that the oldest ends. Each was opened with a token that is known.
+/// The most sessions kept; beyond that the oldest ends. Each was opened with a known token.
 const SESSIONS_MAX: usize = 4_096;
 /// The longest text that is looked up: names have 64 letters.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A session's name, as its cookie has it: whoever has it is logged in.
+/// A session's name, as its cookie has it. It is a secret: its holder is logged in.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SessionName(String);
 
@@ -27,7 +27,7 @@ impl SessionName {
         &self.0
     }
 
-    /// Names are looked up by their digest: how long that takes says nothing of a name.
+    /// Names are looked up by their digest, so the time this takes reveals nothing about a name.
     fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
@@ -55,7 +55,7 @@ impl Sessions {
         self.time
     }
 
-    /// Begins a session for who has presented a token.
+    /// Begins a session for a visitor who has presented a token.
     pub fn begin(&self, login: Login, now: Instant) -> SessionName {
         let name = SessionName(random_hex::<32>());
         let mut open = self.open.lock();
@@ -72,7 +72,8 @@ impl Sessions {
         name
     }
 
-    /// Who has this session. The login asks the tokens file itself whether its token still counts.
+    /// The login of this session. The login itself checks in the tokens file whether its token is
+    /// still valid.
     pub fn find(&self, name: &SessionName, now: Instant) -> Option<Login> {
         let mut open = self.open.lock();
         let digest = name.digest();
@@ -113,7 +114,7 @@ mod tests {
         assert!(sessions.find(&name, now + HOUR - Duration::from_millis(1)).is_some());
         assert!(sessions.find(&SessionName(random_hex::<32>()), now).is_none());
         assert!(sessions.find(&name, now + HOUR).is_none());
-        // It is gone, not only hidden.
+        // The session is removed, not only ignored.
         assert!(sessions.find(&name, now).is_none());
         let name = sessions.begin(Access::open().login(None), now);
         sessions.end(&name);

@@ -13,7 +13,8 @@ use crate::assets::Assets;
 use crate::form::Seal;
 use crate::sessions::Sessions;
 
-/// A setting in force, as the server's page shows it. Secrets are in files, and only named.
+/// A setting in force, as the server's page shows it. Secrets are in files, so settings only name
+/// those.
 #[derive(Clone, Debug)]
 pub struct SettingLine {
     /// Its name.
@@ -27,7 +28,7 @@ pub struct SettingLine {
 /// The settings of the pages.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may come in.
+    /// Which clients are let in.
     pub access: Access,
     /// Whether there are tokens to log in with.
     pub has_tokens: bool,
@@ -51,16 +52,16 @@ impl Default for Options {
     }
 }
 
-/// How pages hear that something has happened.
+/// How pages learn that something has happened.
 pub trait Pulse: Send + Sync {
     /// A higher number after each change.
     fn position(&self) -> u64;
 
-    /// Changes after each change from now on, or soon after some.
+    /// A receiver that is notified after each change from now on, or once soon after several.
     fn moves(&self) -> watch::Receiver<()>;
 }
 
-/// That of one engine.
+/// The pulse of one engine.
 struct EnginePulse(EngineBridge);
 
 impl Pulse for EnginePulse {
@@ -73,7 +74,7 @@ impl Pulse for EnginePulse {
     }
 }
 
-/// The web pages. Clones are the same.
+/// The web pages. Clones share one instance.
 #[derive(Clone)]
 pub struct Web(Arc<Shared>);
 
@@ -89,8 +90,8 @@ struct Shared {
 }
 
 impl Web {
-    /// The pages of a server. `api` are the routes of its native API, which the pages ask; `engine`
-    /// is asked only what time it is, and whether something happened.
+    /// The pages of a server. `api` has the routes of its native API, which the pages ask; `engine`
+    /// is asked only for the time, and whether something happened.
     ///
     /// # Panics
     ///
@@ -100,7 +101,8 @@ impl Web {
         Web::with_pulse(engine, api, pulse, options)
     }
 
-    /// The same where `api` answers for more than this engine: `pulse` says when something of that happens.
+    /// The same where `api` answers for more than this engine: `pulse` tells when something happens
+    /// in any part of it.
     ///
     /// # Panics
     ///

@@ -17,10 +17,11 @@ use crate::wire::{
     ReplyError, ReplyKind, Request, Run, ServerInfo, Uuid, decode_reply, is_name,
 };
 
-/// How much is asked of the socket at once.
+/// The most bytes of one read from the socket.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What a reply of one kind holds; any other kind answers another question.
+/// The content of a reply of the kind expected; a reply of another kind means that the connection
+/// is out of step.
 macro_rules! expect {
     ($kind:path, $reply:expr) => {
         match $reply? {
@@ -48,13 +49,13 @@ pub enum ClientError {
     /// `-SERVER-ERROR`: the server could not do it.
     #[error("the server failed: {0}")]
     Server(String),
-    /// What came back is no answer. The connection is of no further use.
+    /// The bytes received are not a valid answer. The connection is of no further use.
     #[error("{0}")]
     Protocol(&'static str),
 }
 
 impl ClientError {
-    /// Whether the connection can still be used: the server answered, if not what was wished.
+    /// Whether the connection can still be used: the server did answer, though not as wished.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Io(_) | Self::Protocol(_))
@@ -127,7 +128,7 @@ pub struct Client {
     output: BytesMut,
     /// What one read brought, before it joins the input.
     read_buffer: Box<[u8]>,
-    /// An answer was lost: nobody knows to which request a later answer belongs.
+    /// An answer was lost, so it is unknown which request a later answer belongs to.
     out_of_step: bool,
 }
 
@@ -187,14 +188,14 @@ impl Client {
         })
     }
 
-    /// The socket, for those who want to close half of it or look at its addresses.
+    /// The socket, for callers that want to close half of it or look at its addresses.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         self.stream.socket()
     }
 
-    /// Says who is there, for all that follows. `Client` if the token is not known; its text does
-    /// not say the token.
+    /// Presents a token for everything that follows. `Client` if the token is not known; its text
+    /// does not contain the token.
     pub fn auth(&mut self, token: &str) -> Result<(), ClientError> {
         let token = Presented(Bytes::copy_from_slice(token.as_bytes()));
         self.ask_ok(&Request::Auth { token })
@@ -318,7 +319,8 @@ impl Client {
         self.note(sent.map_err(ClientError::from))
     }
 
-    /// Sends bytes as they are: for pipelines put together beforehand, and for nonsense.
+    /// Sends bytes as they are: for pipelines built beforehand, and for deliberately malformed
+    /// input.
     ///
     /// # Errors
     ///
@@ -329,7 +331,7 @@ impl Client {
         self.note(sent.map_err(ClientError::from))
     }
 
-    /// Reads the next answer, which `wait` may pass before, besides the connection's timeout.
+    /// Reads the next answer, which may take `wait` in addition to the connection's timeout.
     ///
     /// # Errors
     ///
@@ -356,7 +358,8 @@ impl Client {
         }
     }
 
-    /// Setting a timeout is a system call, and most answers take the same one.
+    /// Sets the socket's read timeout only if it differs: that is a system call, and most answers
+    /// use the same one.
     fn limit_reads(&mut self, timeout: Duration) -> Result<(), ClientError> {
         if self.read_timeout != Some(timeout) {
             self.stream.socket().set_read_timeout(Some(timeout))?;

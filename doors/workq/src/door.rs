@@ -27,13 +27,13 @@ impl WorkqDoor {
         WorkqDoor { engine, common: Arc::new(common), access: Access::open() }
     }
 
-    /// The same door for those whom `access` lets in.
+    /// The same door, only for clients that `access` lets in.
     #[must_use]
     pub fn with_access(self, access: Access) -> WorkqDoor {
         WorkqDoor { access, ..self }
     }
 
-    /// Connections now.
+    /// The number of open connections.
     pub fn clients(&self) -> u64 {
         self.common.clients.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl Door for WorkqDoor {
     }
 }
 
-/// Appends what a client of this protocol hears whose request is not read.
+/// Appends the answer for a client of this protocol whose request is not read.
 pub fn refuse_unread(why: Unread, first: &[u8], out: &mut BytesMut) {
     match why {
         _ if is_stranger(first) == Some(true) => {}

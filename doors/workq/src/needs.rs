@@ -1,4 +1,4 @@
-//! What each request needs of who makes it.
+//! The role that each request requires of its client.
 
 use bytes::Bytes;
 use spindle_access::Role;
@@ -14,7 +14,7 @@ pub(crate) enum About<'a> {
     Server,
 }
 
-/// The role that a request needs, and what it is about; none: it is for everybody.
+/// The role that a request needs, and what it is about; `None` if everybody may make it.
 pub(crate) fn needs(request: &Request) -> Option<(Role, About<'_>)> {
     Some(match request {
         Request::Add(job) | Request::Schedule { job, .. } => {

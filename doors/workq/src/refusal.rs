@@ -24,7 +24,8 @@ pub fn server_error(out: &mut Outbox, text: &str) {
     out.put(|out| encode::server_error(out, text));
 }
 
-/// A request that this client may not make. A job that it may not know of is not there.
+/// Refuses a request that this client may not make. A job that it may not know of is answered as
+/// not found.
 pub fn deny(out: &mut Outbox, denied: Denied) {
     match denied {
         Denied::Job => out.put(encode::not_found),

@@ -28,7 +28,7 @@ use crate::wire::{self, Decoder, ErrorText, Limits, Reject, Request, Uuid, encod
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// The same while answers wait for the log: a batch of them is to leave together.
 const GATED_ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Larger payloads are passed over by this door's leases: its clients cannot take them.
+/// This door's leases pass over larger payloads, which its clients cannot accept.
 const LEASED_BYTES_MAX: u32 = 1024 * 1024;
 
 /// What all sessions of the door share.
@@ -39,7 +39,7 @@ pub(crate) struct Common {
     pub clients: AtomicU64,
 }
 
-/// What the answer to a ticket will answer.
+/// The request that a ticket's answer will be for.
 #[derive(Debug)]
 enum Waiting {
     Lease(Leasing),
@@ -54,7 +54,7 @@ enum Waiting {
         request: Box<Request>,
         came_ms: u64,
     },
-    /// A malformed request came too early.
+    /// A malformed request that is held because of the client's rate limit.
     Refusal(ErrorText),
 }
 
@@ -73,15 +73,15 @@ pub struct WorkqSession {
     caller: Caller,
     /// Who the client is.
     login: Login,
-    /// The job that was leased to it last and that job's queue, until the next request about it:
-    /// for a client that may touch some queues only, which need not be looked up then.
+    /// The job that was leased to it last and that job's queue, until the next request about it.
+    /// For a client that may use only some queues, this saves a look-up of the queue.
     leased: Option<(Uuid, Bytes)>,
     /// The job that was offered to it and that it has not taken.
     offered: Option<(Uuid, LeaseRef)>,
     decoder: Decoder,
     waiting: Option<(Ticket, Waiting)>,
     random: SmallRng,
-    /// Its request waits because it came too early.
+    /// Its request waits because of its rate limit.
     is_held: bool,
     /// The client has closed its sending side: no request waits any longer.
     ended: bool,
@@ -182,8 +182,8 @@ impl WorkqSession {
         }
     }
 
-    /// Whether the client may have what it has waited for: it may have waited for long. A lease that
-    /// it may not have goes back.
+    /// Checks again, after what may have been a long wait, whether the client may have the answer.
+    /// A lease that it may not have is given back.
     fn authorize_answer(&mut self, answer: &Answer, waiting: &Waiting) -> Result<(), Denied> {
         let (role, queue) = match (answer, waiting) {
             (Answer::Leased(job), _) => (Role::Work, &job.queue),
@@ -205,7 +205,8 @@ impl WorkqSession {
         }
     }
 
-    /// Takes a request that has come: it is dispatched when its client may make another.
+    /// Takes a request that has come in. It is dispatched as soon as the client's rate limit allows
+    /// it.
     fn receive(&mut self, request: Request, out: &mut Outbox) {
         let Some(ticket) = self.hold() else { return self.dispatch(request, None, out) };
         let came_ms = self.engine.now_ms();
@@ -218,7 +219,8 @@ impl WorkqSession {
         self.waiting = Some((ticket, Waiting::Refusal(text)));
     }
 
-    /// Counts a request. If its client has to wait for its turn: what says when that is.
+    /// Counts a request against the client's rate limit. If the client has to wait, returns the
+    /// ticket that is called when the wait is over.
     fn hold(&mut self) -> Option<Ticket> {
         let delay = self.login.delay()?;
         self.is_held = true;
@@ -226,7 +228,7 @@ impl WorkqSession {
     }
 
     /// Answers a request that the client may make, once the log has room for what it may change.
-    /// `came_ms` is when it came, if it had to wait for that.
+    /// `came_ms` is when it came in, if it had to wait.
     fn dispatch(&mut self, request: Request, came_ms: Option<u64>, out: &mut Outbox) {
         if let Err(denied) = self.authorize(&request, out) {
             self.give_back_unless(None);
@@ -348,7 +350,7 @@ impl WorkqSession {
         }
     }
 
-    /// Writes a leased job. Returns false if its payload cannot be had: another job may be there.
+    /// Writes a leased job. Returns false if its payload cannot be read; there may be another job.
     fn hand_out(&mut self, job: &LeasedJob, is_offer: bool, out: &mut Outbox) -> bool {
         let payload = match self.engine.leases().payload(job) {
             Ok(Some(payload)) => payload,
@@ -369,7 +371,7 @@ impl WorkqSession {
         true
     }
 
-    /// Whether input is to be kept: who waits for an offer may change its mind.
+    /// Whether input stays unread meanwhile. Not for an offer, whose client may change its mind.
     fn flow(&self) -> Flow {
         let is_kept = self.waiting.as_ref().is_some_and(|(_, waiting)| !waiting.is_for_offer());
         if is_kept { Flow::Wait } else { Flow::Continue }
@@ -462,7 +464,7 @@ impl WorkqSession {
 
 impl Session for WorkqSession {
     fn on_bytes(&mut self, input: &mut BytesMut, out: &mut Outbox) -> Flow {
-        // When the client has closed its side, this may still be a part of what it has sent before.
+        // Even if the client has closed its side, this may be only part of what it sent before.
         self.work(input, false, out)
     }
 
@@ -522,7 +524,7 @@ impl Session for WorkqSession {
 
     fn on_shutdown(&mut self, last: bool, out: &mut Outbox) -> Flow {
         match &self.waiting {
-            // Nothing was begun of what it holds.
+            // A held request has not been started.
             Some(_) if self.is_held => Flow::Close,
             Some(_) if !last => Flow::Wait,
             Some(_) => {
@@ -538,7 +540,8 @@ impl Session for WorkqSession {
 
     fn on_closed(&mut self, unsent: &[LeaseRef]) {
         self.common.clients.fetch_sub(1, Ordering::Relaxed);
-        // Once each: when it was given back, another may have it as the same attempt.
+        // Each lease is undone only once: after it is given back, another client may have the job
+        // as the same attempt.
         self.offered.take_if(|(_, offered)| unsent.contains(offered));
         self.give_back_unless(None);
         for lease in unsent {
@@ -549,7 +552,7 @@ impl Session for WorkqSession {
     }
 
     fn input_bytes_max(&self) -> usize {
-        // Who asks too fast is not read on: what it sends waits on its side.
+        // A client that asks too fast is not read further: what it sends waits on its side.
         if self.is_held { 0 } else { self.common.limits.input_bytes_max() }
     }
 

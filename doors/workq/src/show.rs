@@ -9,7 +9,8 @@ use spindle_engine::JobRef;
 
 use crate::wire::{JobInfo, JobState, QueueInfo, Uuid};
 
-/// The job a UUID means; none if it lies in the range of other doors' jobs and can name none.
+/// The job that a UUID names; `None` if it lies in the range of other doors' jobs and cannot name
+/// one.
 pub(crate) fn job_ref(id: Uuid) -> Option<JobRef> {
     if address::is_foreign(id.as_bytes()) {
         return foreign_job(id.as_bytes()).map(JobRef::ForeignId);

@@ -1,10 +1,11 @@
-//! What a backup costs the load beside it.
+//! Measures what a backup costs a load that runs at the same time.
 //!
 //! A fresh server has all jobs waiting. `spindle backup` copies it into a fresh folder while a load
-//! goes through a queue of its own: the rate from the start of the command to its end is judged beside
-//! the rate of the same server for as long without one. The loads are life cycles through Workq, and
-//! submits to the API, whose threads send the backup too. A backup that fails fails the suite; from
-//! the last one a server is restored, on which every job must wait that waited before.
+//! goes through a queue of its own: the rate from the start of the command to its end is compared
+//! with the rate of the same server without a backup over the same length of time. The loads are
+//! life cycles through Workq, and submits to the API, whose threads send the backup too. A backup
+//! that fails fails the suite. From the last backup a server is restored, on which every job that
+//! waited before must wait.
 
 use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan, Target};
@@ -20,12 +21,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Of the rate without a backup, so much is left beside one.
+/// The least share of the rate without a backup that must be left beside one.
 pub(crate) const RATE_MIN: Bound = Bound::AtLeast(0.8);
-/// So many times the disk holds what waits: the server's folder with what the load adds, a backup of
-/// all that, and what is restored from it.
+/// How many times the waiting jobs are on the disk: in the server's folder with what the load adds,
+/// in a backup of all that, and in what is restored from it.
 pub(crate) const COPIES: u64 = 5;
-/// There is one job for so many that wait before it is asked whether there are to be more.
+/// One part of the load has one job for this many waiting ones; after each part it is checked
+/// whether more are needed.
 const WAITING_PER_JOB: u64 = 500;
 const CONNECTIONS: usize = 8;
 
@@ -96,7 +98,7 @@ impl<'a> Site<'a> {
         Ok(Figures { backup_s: Some(began.elapsed().as_secs_f64()), ..figures })
     }
 
-    /// The load for so long, and no backup.
+    /// The load for a given time, without a backup.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<Figures> {
         let began = Instant::now();
         self.play_until(|| Ok(began.elapsed() >= time))
@@ -119,7 +121,8 @@ impl<'a> Site<'a> {
         self.account(workq)
     }
 
-    /// Plays parts of the load until it is over. What was not all done by then does not count.
+    /// Plays parts of the load until it is over. A part that was not finished by then does not
+    /// count.
     fn play_until(&mut self, mut is_over: impl FnMut() -> Result<bool>) -> Result<Figures> {
         let (began, mut done, mut elapsed) = (Instant::now(), 0, Duration::ZERO);
         loop {
@@ -137,7 +140,7 @@ impl<'a> Site<'a> {
         Ok(Figures { rate_per_s, ..Figures::default() })
     }
 
-    /// Plays a part of the load, and says of how many jobs. Every job is accounted for.
+    /// Plays a part of the load, and returns its number of jobs. Every job is accounted for.
     fn play(&mut self) -> Result<u64> {
         let jobs = self.count / WAITING_PER_JOB;
         match self.beside {
@@ -159,7 +162,7 @@ impl<'a> Site<'a> {
         self.backup.path().join("backup")
     }
 
-    /// All jobs wait that did in the beginning.
+    /// Checks that all jobs that waited in the beginning still wait.
     fn account(&self, workq: SocketAddr) -> Result<()> {
         check(Wire::Workq, workq, self.waiting.queue(), self.count)
     }

@@ -3,7 +3,7 @@
 use crate::stats::Percentiles;
 use serde::Serialize;
 
-/// One run against one server: what was looked at.
+/// The figures measured in one run against one server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
     /// Jobs per second.
@@ -43,7 +43,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// What to say while the other runs go on.
+    /// A short text to print while the other runs go on.
     pub(crate) fn brief(&self) -> String {
         if let Some(request) = self.request {
             let Percentiles { p50_us, p99_us, .. } = request;

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Who waits longer than this for anything has failed.
+/// A wait longer than this is a failure.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A connection that waits for each answer.
@@ -69,7 +69,7 @@ impl HttpClient {
     }
 }
 
-/// A connection of which nothing is waited for too long.
+/// Connects, with a limit on every wait.
 pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::stats::Latencies;
 
-/// Blocks written and synced to learn what a sync costs.
+/// How many blocks are written and synced to measure the cost of a sync.
 const SYNC_PROBES: u64 = 2_000;
 const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
 const BLOCK_BYTES: usize = 4096;
-/// The disk is not as it was while syncs take this many times as long.
+/// The disk counts as unsettled while syncs take this many times as long as before.
 const UNSETTLED: f64 = 1.5;
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(30);
 /// The probe goes round in a file of this many blocks, as a log does in a prepared segment.
@@ -56,8 +56,8 @@ impl Machine {
         })
     }
 
-    /// Waits until syncs are about as fast again as they were when the machine was looked at: a
-    /// disk is busy for a while with large files that were removed.
+    /// Waits until syncs are about as fast as when the machine was inspected: after large files
+    /// were removed, a disk is busy for a while.
     pub(crate) fn settle(&self, dir: &Path) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < SETTLE_TIME_MAX {

@@ -2,15 +2,15 @@
 //!
 //! It is a black-box tool: it knows the published protocols and nothing of how Spindle works. One
 //! thread drives all connections through epoll, because load and server share a small machine and
-//! every microsecond the load spends is one the server does not get.
+//! every microsecond that the load uses is lost to the server.
 //!
 //! Where to start reading: [`suite`] is the table of all suites, and a new one is a new row there.
-//! [`run`] does with a server what a row asks for; [`session`] alternates the servers and judges.
-//! [`server`] starts and stops what is measured, [`peer`] has the peers that are part of this
-//! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside a
-//! load, [`order`] submits jobs that wait for others or take turns, [`schedules`] has schedules fire
-//! beside a load, [`backups`] takes backups beside one, [`nodes`] kills leaders of a log that is
-//! shared, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
+//! [`run`] does to a server what a row asks for; [`session`] alternates the servers and judges.
+//! [`server`] starts and stops the servers measured, [`peer`] has the peers that are part of this
+//! program, [`shares`] floods one door beside clients of all, [`pages`] reads the web pages beside
+//! a load, [`order`] submits jobs that wait for others or take turns, [`schedules`] has schedules
+//! fire beside a load, [`backups`] takes backups beside one, [`nodes`] kills leaders of a log that
+//! is shared, [`workers`] starts workers of client libraries, [`load`] plays a plan over many
 //! connections, [`wire`] is the protocols as bytes.
 
 mod backups;

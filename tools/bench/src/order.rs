@@ -1,5 +1,5 @@
 //! Jobs that wait in another order than that of their age: they come through the native API, which
-//! can say so, and are worked through any door.
+//! can express the order, and are worked through any door.
 
 use crate::http::HttpClient;
 use crate::load::Jobs;

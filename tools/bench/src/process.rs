@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 /// User and system time that process `pid` has used, all its threads together, to the nanosecond:
-/// `/proc` says it in hundredths of a second, of which a short run has few.
+/// `/proc` gives it only in hundredths of a second, too coarse for a short run.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid)?))
         .and_then(|clock| clock.now())
@@ -15,7 +15,8 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(clock.into())
 }
 
-/// A file of each thread of process `pid`. One that ends meanwhile has none.
+/// The contents of a file of each thread of process `pid`. A thread that ends meanwhile is left
+/// out.
 fn of_threads(pid: u32, file: &str) -> Result<Vec<String>> {
     let path = format!("/proc/{pid}/task");
     let mut files = vec![];
@@ -64,7 +65,7 @@ mod tests {
         std::thread::spawn(|| vec![1_u8; 1 << 20].iter().map(|byte| u32::from(*byte)).sum::<u32>())
             .join()
             .unwrap();
-        // What a thread used that has ended counts, too.
+        // The time of a thread that has ended counts, too.
         assert!(cpu_time(pid).unwrap() > before);
         // Linux gives no process a number above 4,194,304.
         cpu_time(4_194_305).unwrap_err();

@@ -115,11 +115,11 @@ impl Judgement {
 /// Everything a session found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where.
+    /// The machine on which the figures were taken.
     pub(crate) machine: Machine,
-    /// What.
+    /// The loads measured.
     pub(crate) scenarios: Vec<Scenario>,
-    /// And what that comes to.
+    /// The gates, judged by these.
     pub(crate) gates: Vec<Judgement>,
 }
 
@@ -152,7 +152,7 @@ fn table(header: &[impl ToString]) -> Table {
     table
 }
 
-/// The columns in which there is something; none if there is none.
+/// A table of the columns with values; `None` if there are none.
 fn figures_table(scenario: &Scenario) -> Option<Table> {
     let header = [
         "server",

@@ -1,8 +1,8 @@
-//! What a row of the table asks for, done to one server.
+//! Does to one server what a row of the table asks for.
 //!
-//! Every run accounts for every job: what a worker is handed is compared byte by byte, each job must
-//! be handed out and finished exactly once, and afterwards the server itself must count as many
-//! jobs as were acknowledged and not finished.
+//! Every run accounts for every job: the payloads that workers get are compared byte by byte, each
+//! job must be handed out and finished exactly once, and afterwards the server itself must count as
+//! many jobs as were acknowledged and not finished.
 
 use crate::figures::Figures;
 use crate::load::{self, Checker, Jobs, Plan, Socket, Target};
@@ -17,15 +17,16 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the log of a waiting job takes at most, with what is prepared ahead.
+/// The most log space of a waiting job, including the space prepared ahead.
 pub(crate) const DISK_BYTES_PER_JOB: u64 = 600;
-/// Every server first gets a twentieth of the run, at least this many jobs, that nobody counts.
+/// Every server first gets a twentieth of the run, at least this many jobs, as a warm-up that is
+/// not counted.
 const WARM_UP_JOBS_MIN: u64 = 200;
-/// A script is that much slower than a server, and gets a share of the jobs.
+/// A script gets one in this many of the jobs, because it is that much slower than a server.
 const SCRIPT_SHARE: u64 = 30;
-/// A run among waiting jobs has one job for so many of them.
+/// A run among waiting jobs has one job for this many of them.
 const WAITING_PER_JOB: u64 = 500;
-/// A run in turns has so many.
+/// The number of turns of a run in turns.
 pub(crate) const TURNS: u64 = 10;
 /// What a connection of Workq asks for before it idles, and how the answer begins.
 const IDLE_WORKQ: (&[u8], &[u8]) = (b"inspect server\r\n", b"+OK");
@@ -84,12 +85,12 @@ pub(crate) fn once(
     }
 }
 
-/// Jobs that a server gets before so many are counted.
+/// The number of warm-up jobs before `jobs` jobs are counted.
 pub(crate) fn warm_up(jobs: u64) -> u64 {
     (jobs / 20).max(WARM_UP_JOBS_MIN)
 }
 
-/// What is done while so many jobs wait, of which there are as many afterwards.
+/// The loads that run while `waiting` jobs wait; just as many wait afterwards.
 pub(crate) fn among_waiting(waiting: u64) -> [(&'static str, Plan); 3] {
     let count = (waiting / WAITING_PER_JOB).max(1);
     [
@@ -118,12 +119,12 @@ impl Site {
         Ok(Self { running, target, jobs, submitted: 0, finished: 0, checker: Checker::default() })
     }
 
-    /// Where the server is, and how it is spoken to.
+    /// The address of the server, and how to talk to it.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// How many threads of the server have a name that starts so.
+    /// How many threads of the server have a name with this beginning.
     pub(crate) fn threads_named(&self, start: &str) -> Result<usize> {
         process::threads_named(self.running.pid(), start)
     }
@@ -147,8 +148,8 @@ impl Site {
         Ok(())
     }
 
-    /// Opens so many connections, asks for something on each, and leaves them open: the most that
-    /// the server ever had resident meanwhile.
+    /// Opens `connections` connections, sends a request on each, and leaves them open. Returns the
+    /// server's peak resident memory meanwhile.
     fn idle(&mut self, connections: u64) -> Result<Figures> {
         let (request, expected) = match self.running.wire() {
             Wire::Workq => IDLE_WORKQ,

@@ -1,9 +1,9 @@
-//! Whether many schedules cost nothing while none is due, and fire in time beside a load.
+//! Checks that many schedules cost nothing while none is due, and fire in time beside a load.
 //!
 //! A server is idle without schedules and with all of them, none of which is due for a month. Then
 //! each gets a cron expression that is due once while life cycles go through another queue: the
-//! schedules in turn at every second of a minute, and then all of them at one second. When a
-//! schedule fired, and for when, is what the server answers about it.
+//! schedules in turn at every second of a minute, and then all of them at one second. The server's
+//! answers tell when a schedule fired, and for which time.
 
 use crate::figures::Figures;
 use crate::http::HttpClient;
@@ -20,21 +20,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What an idle server with all schedules may use, as a multiple of what it uses without: nothing
-/// more, but for how far such small figures lie apart.
+/// The most CPU time of an idle server with all schedules, relative to one without: nothing more,
+/// apart from the scatter of such small figures.
 pub(crate) const IDLE_CPU_RATIO_MAX: f64 = 1.2;
 /// Of 100 schedules, 99 fire within this time.
 pub(crate) const LATENESS_US_MAX: f64 = 50_000.0;
 /// How long the server is watched while it is idle.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(20);
-/// Life cycles that are counted before it is asked whether there are to be more.
+/// Life cycles that are counted before it is checked whether more are needed.
 const CYCLES: u64 = 2_000;
 const CONNECTIONS: usize = 8;
-/// What follows the start, or the request for all schedules, before an idle server is looked at.
+/// The pause after the start, or after the request for all schedules, before an idle server is
+/// measured.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Between the last change of a schedule and the first time, at least.
 const LEAD_MIN: Duration = Duration::from_secs(2);
-/// The server shows so many schedules in one answer.
+/// The number of schedules that the server shows in one answer.
 const PAGE: usize = 512;
 /// A schedule that is later than this has failed to fire.
 const LATENESS_MAX: Duration = Duration::from_secs(60);
@@ -43,13 +44,13 @@ const DUE_PATH: &str = "/api/v1/schedules";
 /// When schedules are due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
-    /// At so many seconds, one after the other.
+    /// Over how many consecutive seconds they are due.
     pub(crate) seconds: u32,
-    /// Whether the gate is about these.
+    /// Whether the gate applies to this spread.
     pub(crate) is_judged: bool,
 }
 
-/// A minute is what most expressions spread over, and one second is the worst there is.
+/// Most expressions spread over a minute, and a single second is the worst case.
 pub(crate) const SPREADS: [Spread; 2] =
     [Spread { seconds: 60, is_judged: true }, Spread { seconds: 1, is_judged: false }];
 
@@ -68,7 +69,7 @@ pub(crate) struct Site {
     life: run::Site,
     http: SocketAddr,
     count: u32,
-    /// What the slowest change of all schedules took.
+    /// The time of the slowest change of all schedules.
     change_time: Duration,
     /// How often each of them has been due.
     fired: u64,
@@ -101,8 +102,8 @@ impl Site {
         Ok(())
     }
 
-    /// Has every schedule fire once while life cycles go on: how late they were, and the rate of the
-    /// life cycles.
+    /// Has every schedule fire once while life cycles go on. Returns how late they were, and the
+    /// rate of the life cycles.
     pub(crate) fn fire(&mut self, seconds: u32) -> Result<Figures> {
         let lead = (self.change_time * 2).max(LEAD_MIN);
         let first = Timestamp::now() + SignedDuration::try_from(lead)?;
@@ -194,7 +195,7 @@ fn lateness(
     }
 }
 
-/// How late a schedule has fired that is as it should be.
+/// How late a schedule has fired, if it fired as it should.
 fn late(schedule: &Value, fired: u64, due_s: i64) -> Result<Duration> {
     let (submitted, last) = (schedule["submitted"].as_u64(), &schedule["last"]);
     ensure!(submitted == Some(fired) && last["outcome"] == "submitted", "it fired otherwise");

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const POLL_PAUSE: Duration = Duration::from_millis(1);
 /// Longer than any server here takes to start when nothing is wrong, ten million jobs or none.
 const START_TIME_MAX: Duration = Duration::from_secs(300);
-/// Ports are drawn, let go and then taken by the server; somebody else may be quicker.
+/// A port is chosen and released before the server takes it, so another process may be quicker.
 const START_TRIES: u32 = 3;
 /// What Spindle answers to a submit to the native API.
 const API_ANSWER_BYTES: usize = 105;
@@ -45,7 +45,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// What people call it, and when its acknowledgements are on disk.
+    /// Its name, and when its acknowledgements are on disk.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Spindle { security: Security::Plain, flags, .. } => {
@@ -132,7 +132,7 @@ impl Server {
             Self::Gearmand { program } => {
                 let mut command = Command::new(program);
                 command.args(["-L", "127.0.0.1", "-p", &port]);
-                // Both would else be files of the system.
+                // Both would otherwise be system files.
                 command.args(["-l", "stderr", "-P"]).arg(data.join("pid"));
                 command
             }
@@ -155,7 +155,8 @@ impl Server {
     }
 }
 
-/// Starts what a command makes of a data folder and an address, on an empty folder under `dir`.
+/// Starts the command that `command` builds for a data folder and an address, on an empty folder
+/// under `dir`.
 pub(crate) fn start(
     name: &str,
     dir: &Path,
@@ -245,7 +246,7 @@ fn write_certificate(data: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((cert, key))
 }
 
-/// An address that nobody listens on now, and that no client is given.
+/// An address that nothing listens on now, with a port that the system does not assign to clients.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(spindle_testkit::free_address().parse()?)
 }
@@ -259,7 +260,7 @@ fn data_of(folder: &TempDir) -> PathBuf {
     folder.path().join("data")
 }
 
-/// The end of what a program said.
+/// The end of a program's output.
 pub(crate) fn tail(text: &str) -> &str {
     let from = text.len().saturating_sub(2_000);
     text.get(from..).unwrap_or(text).trim()
@@ -300,7 +301,7 @@ impl Running {
         Ok(Target { address: self.address, tls, token })
     }
 
-    /// What it speaks.
+    /// The protocol it speaks.
     pub(crate) fn wire(&self) -> Wire {
         self.server.wire()
     }
@@ -315,8 +316,8 @@ impl Running {
         !matches!(self.server, Server::EchoSynced | Server::BareAxum { .. })
     }
 
-    /// Kills the process and starts another on the same folder: the time until `is_there` is
-    /// content with it.
+    /// Kills the process and starts another on the same folder. Returns the time until `is_there`
+    /// accepts it.
     pub(crate) fn restart(
         &mut self,
         is_there: impl Fn(SocketAddr) -> Result<()>,

@@ -20,13 +20,13 @@ pub(crate) struct Suite {
     pub(crate) door: Door,
     /// Whether that is over TLS.
     pub(crate) security: Security,
-    /// What Spindle is told besides what it is told in every suite.
+    /// Flags for Spindle in addition to those of every suite.
     pub(crate) flags: &'static [&'static str],
     /// What is done.
     pub(crate) load: Load,
-    /// With how many jobs a run.
+    /// The number of jobs in a run.
     pub(crate) jobs: u64,
-    /// What every round measures besides, after Spindle.
+    /// The peers that every round measures after Spindle.
     pub(crate) peers: &'static [Peer],
     /// What the figures are judged by.
     pub(crate) gates: &'static [Gate],
@@ -47,9 +47,9 @@ pub(crate) enum Door {
 pub(crate) enum Security {
     /// It has no certificate.
     Plain,
-    /// It has one, and is spoken to in plain bytes.
+    /// It has one, and clients use plain connections.
     Offered,
-    /// It is spoken to over TLS.
+    /// Clients use TLS.
     Used,
     /// It wants a token, and is given one that is limited to some queues. Nothing is encrypted.
     Tokens,
@@ -97,7 +97,7 @@ pub(crate) enum Load {
     Workers(Language),
 }
 
-/// What decides which of the jobs that wait is next.
+/// The order of the waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Their age.
@@ -124,9 +124,9 @@ pub(crate) enum Peer {
     BareAxum,
     /// A script that commits each job to one table with Python's sqlite3.
     PythonSqlite,
-    /// Spindle itself with a certificate, spoken to in plain bytes.
+    /// Spindle itself with a certificate, over plain connections.
     PlainSpindle,
-    /// Spindle itself, which asks nobody who they are.
+    /// Spindle itself, without tokens.
     OpenSpindle,
     /// Spindle itself, whose leases do not wait for their record.
     EarlyLeases,
@@ -140,7 +140,7 @@ pub(crate) enum Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
     pub(crate) figure: Figure,
-    /// The peer whose figure it is divided by, if it does not stand for itself.
+    /// The peer whose figure it is divided by, if it is not judged by itself.
     pub(crate) beside: Option<Peer>,
     /// Without one the figure is printed and not judged.
     pub(crate) bound: Option<Bound>,
@@ -164,7 +164,7 @@ const fn of(peer: Peer, figure: Figure, bound: Bound) -> Gate {
     Gate { figure, beside: Some(peer), bound: Some(bound) }
 }
 
-/// A ratio that nothing is wanted of but to be known.
+/// A ratio that is only reported, without a bound.
 const fn known(peer: Peer, figure: Figure) -> Gate {
     Gate { figure, beside: Some(peer), bound: None }
 }
@@ -236,7 +236,7 @@ const fn api_submits(name: &'static str, connections: usize, gates: &'static [Ga
     }
 }
 
-/// Floods of a door; what is wanted of whom stands in [`shares`](crate::shares).
+/// Floods of a door; the bounds are in [`shares`](crate::shares).
 const fn floods(name: &'static str, door: Door) -> Suite {
     Suite {
         name,
@@ -250,7 +250,7 @@ const fn floods(name: &'static str, door: Door) -> Suite {
     }
 }
 
-/// Jobs that wait are done, beside jobs of which the oldest is next.
+/// Drains of waiting jobs, compared with jobs in the order of their age.
 const fn drains(name: &'static str, load: Load, jobs: u64, gates: &'static [Gate]) -> Suite {
     let (door, security) = (Door::Workq, Security::Plain);
     Suite { name, door, security, flags: &[], load, jobs, peers: &[Peer::ByAge], gates }
@@ -265,13 +265,13 @@ const fn idle(name: &'static str, door: Door, security: Security, gates: &'stati
     Suite { name, door, security, flags, load: Load::Idle, jobs: 10_000, peers: &[], gates }
 }
 
-/// Workers of our client library; what they are compared with stands in [`workers`](crate::workers).
+/// Workers of our client library; their peers are in [`workers`](crate::workers).
 const fn workers(name: &'static str, language: Language) -> Suite {
     let (door, security, load) = (Door::Api, Security::Plain, Load::Workers(language));
     Suite { name, door, security, flags: &[], load, jobs: 10_000, peers: &[], gates: &[] }
 }
 
-/// Nodes that share a log; what is wanted of them stands in [`nodes`].
+/// Nodes that share a log; the bounds are in [`nodes`].
 const fn shared(name: &'static str, keeper: Keeper) -> Suite {
     let (door, security, load) = (Door::Workq, Security::Plain, Load::Nodes(keeper));
     Suite { name, door, security, flags: &[], load, jobs: 60_000, peers: &[], gates: &[] }
@@ -317,11 +317,12 @@ pub(crate) const SUITES: &[Suite] = &[
         peers: &[Peer::PlainSpindle],
         gates: &[of(Peer::PlainSpindle, Rate, AtLeast(0.6)), known(Peer::PlainSpindle, ServerCpu)],
     },
-    // What a token costs is a fraction of what a rate over few connections varies by from run to run
-    // with the syncs of the disk and with whatever else runs. What the server itself uses for a life
-    // cycle has all that is done for a token in it, and varies far less: on a machine that compiled
-    // meanwhile, the middle half of 30 turns lay within 0.95..1.06 of it, and within 0.81..1.21 of the
-    // rate. Where the processor bounds the rate, the rate loses as much as that. So that is judged.
+    // The cost of a token is a fraction of the variation from run to run that a rate over few
+    // connections has because of disk syncs and other processes. The server's own CPU time for a
+    // life cycle includes everything done for a token, and varies far less: on a machine that
+    // compiled meanwhile, the middle half of 30 turns lay within 0.95..1.06 of it, and within
+    // 0.81..1.21 of the rate. Where the processor bounds the rate, the rate loses as much. So the
+    // gate is on this CPU time.
     Suite {
         name: "token-lifecycle-8",
         door: Door::Workq,

@@ -1,5 +1,5 @@
-//! The program against a server that does wrong on request. What it says of real servers is tried
-//! by `cargo xtask test`, which runs `spindle-bench suite --quick`.
+//! Tests the program against a server that misbehaves on request. Real servers are covered by
+//! `cargo xtask test`, which runs `spindle-bench suite --quick`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_spindle.py");
 
-/// Runs a quick suite with these flags and `--json`, and gives what it wrote.
+/// Runs a quick suite with these flags and `--json`, and returns what it wrote.
 fn bench(flags: &[&str], fault: &str) -> (Output, Option<Value>) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let json = folder.path().join("figures.json");

@@ -2,8 +2,8 @@
 //!
 //! Each of them makes the real system call and then notes in the [`Shadow`] what happened. The real
 //! call is made directly (`syscall`), not through the next library's symbol: nothing has to be
-//! looked up, and the library's own file work can never end up in its own hooks by that way. Where
-//! it does (the standard library calls libc too), `INSIDE` lets the call pass.
+//! looked up, and these calls can never end up in the library's own hooks. Where its other file
+//! work does (the standard library calls libc too), `INSIDE` lets the call pass.
 #![expect(unsafe_code, reason = "stands in for libc's functions, which take raw pointers")]
 
 use std::cell::Cell;
@@ -23,8 +23,8 @@ use crate::troubles::Troubles;
 
 /// Makes the system call itself: libc's function of that name is in this library.
 ///
-/// The arguments are numbers, and pointers that the hook's own caller passed: what the call demands
-/// of them is what libc's function demands of that caller.
+/// The arguments are numbers, and pointers that the hook's own caller passed: the call requires of
+/// them just what libc's function requires of that caller.
 macro_rules! system_call {
     ($($argument:expr),+ $(,)?) => {
         // SAFETY: see above.
@@ -32,8 +32,8 @@ macro_rules! system_call {
     };
 }
 
-/// Defines libc's functions. `pwrite|pwrite64` are two of the same kind: on 64 bits the second name
-/// says nothing more.
+/// Defines libc's functions. `pwrite|pwrite64` are two names for the same function: on 64 bits they
+/// do not differ.
 macro_rules! hooks {
     ($(fn $($name:ident)|+ ($($arguments:tt)*) -> $outcome:ty $body:block)+) => {
         $(hooks!(@each $($name)|+; ($($arguments)*) $outcome $body);)+
@@ -143,7 +143,7 @@ fn stat_of(fd: c_int) -> Option<libc::stat> {
     }
 }
 
-/// Ends the process: going on would make the test prove something else than it says.
+/// Ends the process: otherwise the test would not prove what it claims.
 fn give_up(what: &str, why: impl Display) -> ! {
     let text = format!("powercut: {what}: {why}\n");
     // SAFETY: the buffer lives and has that length; abort takes nothing.

@@ -4,7 +4,7 @@
 //! page cache, so a server that never syncs survives every kill. This library is preloaded into the
 //! server (`LD_PRELOAD`), watches the calls that change files below one folder, and keeps beside
 //! that folder a second one, the *shadow*, which holds what a disk would hold if the power failed
-//! right now. After the kill the test throws the visible folder away and goes on with the shadow.
+//! right now. After the kill the test discards the visible folder and continues with the shadow.
 //!
 //! ```text
 //!                  write, rename, unlink           visible folder (what the process sees)
@@ -25,15 +25,15 @@
 //!   wait in a list, in order, until the directory they happened in is synced. A rename from one
 //!   directory to another comes with the sync of either, as on a journalling file system.
 //! - So a file may be synced while its name is not: then it is not there after the cut. A file may
-//!   be unlinked while the directory is not synced: then it is there again. A directory that was
-//!   never synced into its parent takes everything below it along.
+//!   be unlinked while the directory is not synced: then it is there again. If a directory was
+//!   never synced into its parent, everything below it is lost too.
 //! - `O_DSYNC` and `O_SYNC` descriptors sync after each write; `sync_file_range` syncs nothing.
 //! - Reads need no help: the visible folder is real.
 //!
 //! A kill is legal at any moment. The shadow gets its name once it is complete, before the process
-//! does anything: while there is none, the visible folder is still as it was. After that, every
-//! step on the shadow is one system call that is atomic by itself (link, rename, unlink) or changes
-//! only bytes whose sync has not returned yet, and a disk may have kept any part of those.
+//! does anything: while there is no shadow, the visible folder is still unchanged. After that,
+//! every step on the shadow is one system call that is atomic by itself (link, rename, unlink) or
+//! changes only bytes whose sync has not returned yet, and a disk may have kept any part of those.
 //!
 //! # Leaks
 //!
@@ -57,19 +57,20 @@
 //! | `SPINDLE_POWERCUT_SHORT` | optional: seed of short writes: a fourth of the longer ones take some blocks only |
 //! | `SPINDLE_POWERCUT_CLOCK` | optional: a file of eight bytes, little-endian: seconds that the wall clock is off |
 //!
-//! A sync that fails takes what it should have made durable along, as a kernel does that reports
-//! a failed write-back once and drops the pages: trying again succeeds and proves nothing.
+//! A failed sync loses the data that it should have made durable, like a kernel that reports a
+//! failed write-back once and drops the pages: trying again succeeds and proves nothing.
 //!
 //! With `SPINDLE_POWERCUT_SETTLE` set, shadow and visible folder are equal byte for byte after a
-//! regular exit, unless the process changed a file behind the library's back. That is how a test
+//! regular exit, unless the process changed a file behind the library's back. In this way a test
 //! makes sure that the library saw every write.
 //!
 //! # Limits
 //!
-//! Linux on x86-64 with glibc. It sees calls that go through libc's symbols: raw system calls,
-//! io_uring and C's buffered streams pass it by (the comparison above finds them). What it sees
-//! and can't model ends the process with a message: shared mappings, hard and symbolic links,
-//! `copy_file_range`, `sendfile` or `splice` into a watched file, renamed directories, `O_TMPFILE`.
+//! Linux on x86-64 with glibc. It sees only calls that go through libc's symbols, and misses raw
+//! system calls, io_uring and C's buffered streams (the comparison above finds them). A call that
+//! it sees and can't model ends the process with a message: shared mappings, hard and symbolic
+//! links, `copy_file_range`, `sendfile` or `splice` into a watched file, renamed directories,
+//! `O_TMPFILE`.
 
 mod hooks;
 mod leak;

@@ -38,7 +38,7 @@ pub(crate) struct Counts {
     pub(crate) dir_syncs: u64,
     pub(crate) entries: u64,
     pub(crate) leaked_bytes: u64,
-    /// What went wrong because a setting asked for it.
+    /// Troubles that a setting asked for.
     pub(crate) failed_syncs: u64,
     pub(crate) failed_writes: u64,
     pub(crate) no_room: u64,
@@ -81,7 +81,7 @@ struct Inode {
     durable_len: u64,
     /// Ranges written since the last sync.
     dirty: Vec<(u64, u64)>,
-    /// The smallest size since the last sync: what was above it is not the old bytes any more.
+    /// The smallest size since the last sync: bytes above it are no longer the old ones.
     len_min: u64,
     resized: bool,
 }
@@ -278,7 +278,7 @@ impl Shadow {
         gone.into_iter().try_for_each(|serial| fs::remove_file(inode_path(&self.inodes, serial)))
     }
 
-    /// Something happened that only is to be counted; the report says so at once.
+    /// Counts an event that has no other effect; the report shows it at once.
     pub(crate) fn count(&mut self, happened: impl FnOnce(&mut Counts)) -> io::Result<()> {
         happened(&mut self.counts);
         self.refresh_report()

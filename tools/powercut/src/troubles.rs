@@ -1,4 +1,4 @@
-//! Troubles of a disk and of a clock that the process has to live with, when and as the settings say.
+//! Troubles of a disk and of a clock that the settings impose on the process.
 
 use std::env;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Writes of fewer bytes are never cut short: a block, the least that a direct write may take.
 pub(crate) const SHORT_BYTES_MIN: usize = 4096;
-/// Calls of the clock between two looks at how far it is off.
+/// Calls of the clock between two reads of its offset.
 const LOOK_EVERY: u64 = 64;
 
 /// What may go wrong, and when.
@@ -16,13 +16,13 @@ const LOOK_EVERY: u64 = 64;
 pub(crate) struct Troubles {
     /// While this file is there, syncs fail.
     broken: Option<PathBuf>,
-    /// While this file is there, what a file has is not overwritten.
+    /// While this file is there, overwriting existing bytes fails.
     unwritable: Option<PathBuf>,
     /// While this file is there, files get no longer and no new ones are made.
     full: Option<PathBuf>,
     /// While this file is there, nothing more can be opened and nobody accepted.
     no_descriptors: Option<PathBuf>,
-    /// Writes may take a part of what they are given. A generator, behind the count of its draws.
+    /// Writes may accept only a part of their bytes. This is the state of the random generator.
     short: Option<AtomicU64>,
     clock: Option<Clock>,
 }
@@ -89,7 +89,8 @@ impl Troubles {
         .min(len)
     }
 
-    /// How many seconds the wall clock is off, and whether it has just been set. The file is looked at now and then.
+    /// How many seconds the wall clock is off, and whether it has just been set. The file is read
+    /// only now and then.
     pub(crate) fn clock_seconds(&self) -> (i64, bool) {
         let Some(clock) = &self.clock else { return (0, false) };
         if !clock.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {

@@ -35,7 +35,7 @@ pub struct Direct {
     pub trace: bool,
 }
 
-/// What is wrong, and at which step.
+/// The rule that was broken, and at which step.
 #[derive(Debug, thiserror::Error)]
 #[error("step {step}: {why}\n  after {what}")]
 pub struct Difference {
@@ -183,7 +183,7 @@ impl Direct {
     fn decide(&mut self, command: &Command) -> Result<Vec<(Event, bool)>, Rejection> {
         self.state.wake_buckets(self.now_ms);
         let mut outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
-        // A hint may bring better jobs to light: with hints, the decision is not the last word.
+        // A hint may reveal better jobs, so with hints the decision is not final.
         while !self.decision.blocked.is_empty() {
             self.state.apply_hints(&self.decision, self.now_ms);
             outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
@@ -268,7 +268,7 @@ impl Direct {
         Ok(folded)
     }
 
-    /// Compacts everything that needs an old record, then drops those records.
+    /// Compacts everything that still needs an old record, then drops those records.
     fn trim(&mut self) -> Judged<()> {
         let below = self.position;
         let moved = |bytes: &BytesRef| BytesRef { position: below, ..bytes.clone() };

@@ -1,8 +1,8 @@
 //! The file log alone against a list: batches of records of few sizes, power cuts in the middle of
 //! their writes, and what every next opening finds.
 //!
-//! Records of equal sizes are what makes an old frame behind a cut tail dangerous: the next
-//! record of its size ends just where it begins.
+//! Records of equal sizes make an old frame behind a cut tail dangerous: the next record of that
+//! size ends just where the old frame begins.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ struct LogRun {
     counts: Counts,
 }
 
-/// Runs a seed. Says what was found that should not be, or how often the power went.
+/// Runs a seed. Returns the fault that was found, or how often the power was cut.
 pub fn run(seed: u64, planted: Planted) -> Result<Counts, String> {
     let mut run = LogRun {
         rng: ChaCha8Rng::seed_from_u64(seed ^ 0x106),
@@ -58,7 +58,7 @@ pub fn run(seed: u64, planted: Planted) -> Result<Counts, String> {
 }
 
 impl LogRun {
-    /// Opens the log and holds what is there against the list.
+    /// Opens the log and compares its records with the list.
     fn open(&mut self) -> Result<FileLog, String> {
         let options = FileLogOptions {
             sync: SyncPolicy::Always,

@@ -1,4 +1,5 @@
-//! Seeds do all that the simulator counts: what it does no more, it checks no more.
+//! Checks that seeds do everything that the simulator counts: an event that no longer occurs is no
+//! longer checked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,7 @@ use spindle_sim::nodes;
 use spindle_sim::run::Run;
 use spindle_sim::workload::Profile;
 
-/// Seeds until everything was done, at most. What is rare takes some tens.
+/// The most seeds until everything was done. Rare events take some tens.
 const SEEDS_MAX: u64 = 120;
 /// One seed in so many has several records on their way.
 const IN_FLIGHT_EVERY: u64 = 8;
@@ -31,7 +32,7 @@ fn seeds_do_all_that_is_counted() {
             if seed >= SEEDS_MAX {
                 return;
             }
-            // What several records on their way bring does not come without them.
+            // Events that need several records on their way do not occur without them.
             let is_in_flight = seed.is_multiple_of(IN_FLIGHT_EVERY);
             let profile = if is_in_flight { Profile::InFlight } else { Profile::Mixed };
             match Run::seed_of(profile, seed, Planted::default(), false) {

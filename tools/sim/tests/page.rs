@@ -1,4 +1,4 @@
-//! `docs/testing.md` names each planted fault, and none that there is not.
+//! `docs/testing.md` names each planted fault, and no others.
 
 use std::collections::BTreeSet;
 

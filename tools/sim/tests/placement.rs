@@ -1,4 +1,4 @@
-//! The figures of docs/cluster.md are what the model says.
+//! The figures in docs/cluster.md are those of the model.
 
 use std::fs;
 use std::path::Path;

@@ -8,7 +8,7 @@ use spindle_sim::nodes;
 use spindle_sim::run::Run;
 use spindle_sim::workload::Profile;
 
-/// A fault has to be found within so many seeds.
+/// A fault has to be found within this many seeds.
 const SEEDS_MAX: u64 = 40;
 
 /// Faults that only show with several records on their way.

@@ -1,11 +1,11 @@
-//! Knows every acknowledgement the server gave, and says when it went back on one.
+//! Knows every acknowledgement that the server gave, and reports each one that the server did not
+//! keep.
 //!
-//! The accountant stands outside of the server and believes only what was answered. A command whose
-//! answer did not come (the server was killed) is *open*: it may have happened or not, until the
-//! job is looked at after the restart. What that look shows is an acknowledgement as well: an
-//! answer must not be taken back by a later crash. Where requests may be on their way for longer than
-//! anybody waits, through a cluster, such doubts last: the look shows what has happened, and
-//! not what will never happen.
+//! The accountant is outside of the server and trusts only its answers. A command whose answer did
+//! not come (the server was killed) is *open*: it may have happened or not, until the job is looked
+//! at after the restart. The answer to that look is an acknowledgement as well: a later crash must
+//! not take it back. In a cluster, where requests may be on their way for longer than any client
+//! waits, such doubts last: a look shows what has happened, but not what will never happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Display, Formatter};
@@ -13,7 +13,7 @@ use std::fmt::{Display, Formatter};
 use super::client::{Answer, Delivery, Inspection, Outcome};
 use super::job::{Dice, Job, Terms};
 
-/// What the server is charged with.
+/// A complaint about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     pub charge: Charge,
@@ -36,7 +36,7 @@ pub enum Charge {
     Broken,
 }
 
-/// All that the server was charged with so far.
+/// All complaints so far.
 #[derive(Default)]
 struct Charges(Vec<Complaint>);
 
@@ -77,7 +77,7 @@ enum Fate {
     },
     /// The add had not happened when the server died.
     NeverWas,
-    /// Complained about; not looked at again.
+    /// A complaint was made, and the job is not looked at again.
     Lost,
 }
 
@@ -133,15 +133,15 @@ pub struct Tally {
 pub struct Accountant {
     accounts: BTreeMap<Job, Account>,
     charges: Charges,
-    /// Counts the accountant's entries: which of two things was known first.
+    /// Counts the accountant's entries, which shows which of two facts was known first.
     order: u64,
     epoch: u64,
     tally: Tally,
-    /// Where the sweep goes on.
+    /// The job at which the sweep goes on.
     swept: Job,
     /// Jobs whose finish or delete was acknowledged last.
     ended: VecDeque<Job>,
-    /// What was not answered may still happen after the job was looked at.
+    /// An unanswered request may still take effect after the job was looked at.
     doubts_last: bool,
 }
 
@@ -153,7 +153,7 @@ const ENDED_MAX: usize = 32;
 const SWEEP_STEP: u64 = 64;
 
 impl Accountant {
-    /// One of a cluster, in which doubts last.
+    /// The accountant of a cluster, in which doubts last.
     pub fn of_cluster() -> Self {
         Self { doubts_last: true, ..Self::default() }
     }
@@ -225,7 +225,7 @@ impl Accountant {
     pub fn finish_sent(&mut self, job: Job, outcome: Outcome) {
         let sent = self.tick();
         if let Some(account) = self.accounts.get_mut(&job) {
-            // From here on the server may give a failed job to somebody else.
+            // From here on the server may give a failed job to another worker.
             if !outcome.0 {
                 account.holder = None;
             }
@@ -248,7 +248,7 @@ impl Accountant {
                 account.accept(finish, known, &mut self.charges);
                 self.has_ended(job);
             }
-            // Somebody else's finish may be answered after this one, and a lease that ran out may
+            // Another client's finish may be answered after this one, and a lease that ran out may
             // have been the last attempt.
             Answer::Duplicate => {
                 if is_unfinished
@@ -299,8 +299,8 @@ impl Accountant {
         }
     }
 
-    /// Some finished job that may be deleted. Looks on from where it found the last one, a few jobs
-    /// at a time, and passes over some: they stay to be checked for ever.
+    /// Some finished job that may be deleted. Goes on from where it found the last one, a few jobs
+    /// at a time, and skips some, which stay so that they are always checked.
     pub fn next_to_sweep(&mut self) -> Option<Job> {
         let sweepable = |job: &Job, account: &Account| {
             !job.0.is_multiple_of(KEPT_EVERY) && matches!(account.fate, Fate::Finished { .. })
@@ -350,15 +350,16 @@ impl Accountant {
         }
     }
 
-    /// One of the jobs that ended last is about to be looked at while others work. What is shown is for
-    /// [`Accountant::glimpsed`].
+    /// One of the jobs that ended last is about to be looked at while others work. The answer goes
+    /// to [`Accountant::glimpsed`].
     pub fn look_asked(&mut self, dice: &mut Dice) -> Option<(Job, u64)> {
         let among = u64::try_from(self.ended.len()).ok().filter(|len| *len > 0)?;
         let job = *self.ended.get(dice.below(among) as usize)?;
         Some((job, self.tick()))
     }
 
-    /// What was shown to somebody who asked then: all that was acknowledged before that must show.
+    /// The answer to a client that asked at that point: everything acknowledged before must show in
+    /// it.
     pub fn glimpsed(&mut self, job: Job, asked: u64, found: Option<&Inspection>) {
         let Some(account) = self.accounts.get(&job).filter(|account| !account.open_delete) else {
             return;
@@ -411,8 +412,8 @@ impl Accountant {
     }
 }
 
-/// Whether two leases, one asked for at `asked_ms` and one received at `now_ms`, are closer than
-/// the TTR for certain. A tenth is left for the server's clock, which may run that much faster.
+/// Whether two leases, one asked for at `asked_ms` and one received at `now_ms`, are certainly
+/// closer than the TTR. A tenth is left for the server's clock, which may run that much faster.
 fn within_ttr(terms: &Terms, asked_ms: u64, now_ms: u64) -> bool {
     now_ms.saturating_sub(asked_ms) < terms.ttr_ms / 10 * 9
 }
@@ -461,8 +462,8 @@ impl Account {
         let success = finish.outcome.0;
         if !success {
             self.fails += 1;
-            // Answers can be noted in another order than the server gave them; who sent later
-            // was served later, because the job was given to them after the earlier fail.
+            // Answers can be noted in another order than the server gave them. A client that sent
+            // later was served later, because it got the job after the earlier fail.
             if self.last_fail.as_ref().is_none_or(|last| last.sent < finish.sent) {
                 self.last_fail = Some(finish.clone());
             }
@@ -612,7 +613,7 @@ impl Account {
             (Some(found), Fate::Finished { finish, .. }) if finish.outcome == *found => return,
             (Some(_), Fate::Finished { .. }) => "has another result than was acknowledged",
             (Some(found), Fate::Unfinished) => {
-                // A fail that was answered may be the last one, if others that were not have happened.
+                // An answered fail may be the last one, if unanswered ones have happened.
                 let mut possible = open.into_iter().chain(self.last_fail.clone());
                 let doubted = possible.find(|finish| finish.outcome == *found);
                 let ran_out = self.terms.attempts_max > 0 && !found.0;

@@ -1,4 +1,4 @@
-//! The accountant against servers that lie, and against an honest one.
+//! Tests the accountant against servers that lie, and against an honest one.
 
 use super::*;
 use crate::torture::job::{TTR_BRIEF_MS, TTR_LONG_MS};

@@ -21,23 +21,24 @@ use super::job::Dice;
 use super::papers::Papers;
 use super::server::{Server, Setup, Trouble};
 
-/// So many descriptors does the server have beside those of its log: fewer than a flood takes.
+/// How many descriptors the server has besides those of its log: fewer than a flood takes.
 pub const DESCRIPTORS: usize = 512;
 const FLOOD_CONNECTIONS: u64 = 600;
 /// The longest that a disturbance lasts once it is seen, and a pause between two.
 const LASTS_MS: u64 = 100;
 const PAUSE_MS: u64 = 50;
-/// A disturbance that nobody has seen after so long did not happen.
+/// A disturbance that was not seen within this time did not happen.
 const SEEN_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(2);
 /// How far the wall clock is off, at most: enough that every lease would end if the server believed a jump.
 const CLOCK_SECONDS: u64 = 30 * 60;
-/// How far the wall clock goes on from cycle to cycle; without that it would soon always be behind the log.
+/// How far the wall clock advances from cycle to cycle; otherwise it would soon always be behind
+/// the log.
 const CLOCK_DRIFT_SECONDS: u64 = 5 * 60;
 /// In all it goes on by less than the time that LightJQ keeps results, which must be there at the end.
 const CLOCK_DRIFT_SECONDS_MAX: u64 = 12 * 3600;
 
-/// Loses a server.
+/// Ends a server in some way.
 type Lose = fn(Server) -> Result<()>;
 
 /// How the cycles end, in turn.
@@ -185,7 +186,7 @@ impl Chaos<'_> {
                 self.trouble(Trouble::FullDisk, name, lasts)
             }
             Disturbance::NoDescriptors => {
-                // Somebody comes, and is accepted when there are descriptors again.
+                // A client connects, and is accepted once there are descriptors again.
                 let _somebody = TcpStream::connect(self.server.addresses().gearman)?;
                 let name = "opens and accepts without a descriptor (EMFILE)";
                 self.trouble(Trouble::NoDescriptors, name, lasts)
@@ -201,7 +202,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// A trouble that lasts until the library has made it felt, and a little longer.
+    /// A trouble that lasts until the library has counted an effect, and a little longer.
     fn trouble(&mut self, trouble: Trouble, name: &'static str, lasts: Duration) -> Result<()> {
         let (reported, _) = trouble.counted();
         let before = self.setup.reported(reported)?;
@@ -271,7 +272,7 @@ fn clock(dice: &mut Dice) -> i64 {
 
 type DoorOf = fn(super::server::Addresses) -> SocketAddr;
 
-/// Beginnings of requests, none of them whole, each for its door: that waits for the rest.
+/// Incomplete requests, one for each door, which waits for the rest.
 const HALVES: [(DoorOf, &[u8]); 3] = [
     (|at| at.workq, b"add 7472740a-0000-4000-8000-000000000000 torture 60000 60000 1000\r\nhalf"),
     (|at| at.gearman, b"\0REQ\0\0\0\x12\0\x10\0\0torture"),
@@ -296,7 +297,8 @@ fn half_open(door: SocketAddr, half: &[u8], dice: &mut Dice) -> Option<TcpStream
     Some(stream)
 }
 
-/// Whether the server waits for the rest: one that it turns away it closes, or answers at once.
+/// Whether the server waits for the rest. It closes a connection that it turns away, or answers it
+/// at once.
 fn is_open(stream: &TcpStream) -> bool {
     matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }

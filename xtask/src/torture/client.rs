@@ -1,7 +1,7 @@
 //! A blocking client of the Workq protocol, for the torture only.
 //!
-//! It is apart from the server's own code on purpose: an error in the shared half of a protocol
-//! would look right from both ends.
+//! It is deliberately separate from the server's own code: an error in shared protocol code would
+//! look right from both ends.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ pub fn connect(to: Entrance) -> io::Result<Stream> {
     Stream::over(stream, to.papers)
 }
 
-/// What is answered when the log has no room.
+/// The answers when the log has no room.
 const NO_ROOM: [&str; 2] = ["-SERVER-ERROR disk full", "-SERVER-ERROR the log cannot grow"];
 
 /// What the server answered to a command that changes something.
@@ -44,7 +44,7 @@ impl Answer {
         matches!(self, Self::Refused(line) if NO_ROOM.contains(&&**line))
     }
 
-    /// A server that stops takes no more jobs, and says so while connections are still open.
+    /// A stopping server takes no more jobs, and says so while connections are still open.
     pub fn is_stopping(&self) -> bool {
         matches!(self, Self::Refused(line) if line == "-TIMEOUT")
     }
@@ -88,7 +88,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The same for somebody who does not wait for long.
+    /// The same for a client that does not wait for long.
     pub fn impatient(address: SocketAddr, answer_within: Duration) -> io::Result<Self> {
         let client = Self::connect(address)?;
         client.stream.get_ref().tcp().set_read_timeout(Some(answer_within))?;
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose server says these bytes, whatever it is asked, and closes.
+    /// A client whose server answers any request with these bytes, and closes.
     fn hearing(bytes: &'static [u8]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

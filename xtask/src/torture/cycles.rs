@@ -16,10 +16,10 @@ use super::server::{Server, Setup, Trouble};
 const ADDS_MAX: u64 = 4_000;
 /// Commands under way at once while the books are checked.
 const CHECK_DEPTH: usize = 32;
-/// Longer than a brief TTR and than the time scheduled jobs are ahead: who has got nothing for so
-/// long will get nothing more.
+/// Longer than a brief TTR and than the time that scheduled jobs are ahead: a worker that got
+/// nothing for this long will get nothing more.
 const DRAINED_AFTER_MS: u64 = 2_500;
-/// So many cycles write enough for the oldest part of the log to go.
+/// This many cycles write enough for the oldest part of the log to be trimmed.
 const TRIMMED_WITHIN: u64 = 3;
 const COMPLAINTS_SHOWN: usize = 15;
 
@@ -77,7 +77,7 @@ impl Torture<'_> {
         ))
     }
 
-    /// The mode that shows that the power cut is one: each cycle starts with nothing.
+    /// The mode that shows that the power cut really loses data: each cycle starts with nothing.
     pub(super) fn lose_something(&self) -> Result<String> {
         let mut dice = Dice::new(self.options.seed);
         let (mut acknowledged, mut lost, mut lossy) = (0, 0, 0);
@@ -124,7 +124,8 @@ impl Torture<'_> {
 
         let time = self.load_time(dice);
         let load = match end {
-            // A segment that could not be prepared is no room for new jobs, until the log fails.
+            // If a segment could not be prepared, there is no room for new jobs until the log
+            // fails.
             End::BreakDisk => {
                 Load::new(&self.books, address, ADDS_MAX * 10).on_small_disk().until_it_ends()
             }
@@ -150,10 +151,10 @@ impl Torture<'_> {
         Duration::from_millis(longest_ms / 4 + dice.below(longest_ms.max(2) * 3 / 4))
     }
 
-    /// A crash during recovery, and before anybody was answered.
+    /// A crash during recovery, before any client was answered.
     fn kill_while_starting(&self, dice: &mut Dice) -> Result<()> {
         let server = self.setup.spawn(Some(dice.next()))?;
-        // Not to wait for something: the moment is to be another one each time.
+        // This sleep does not wait for anything: it makes the moment different each time.
         std::thread::sleep(Duration::from_millis(dice.below(30)));
         server.kill()
     }
@@ -231,7 +232,7 @@ pub(super) fn close(books: &Books, client: &mut Client) -> Result<()> {
     no_complaints(books.open().complaints())
 }
 
-/// A job that no lease gives any more is held by a worker that went away, or is dead.
+/// A job that is no longer leased out is held by a worker that went away, or is dead.
 fn finish_held(books: &Books, client: &mut Client, job: Job) -> Result<()> {
     client.ask(&format!("inspect job {job}"))?;
     if let Some(found) = client.hear_inspection()?

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// A client that was turned away by one node comes to the next one after this time.
+/// A client that one node turned away goes to the next one after this time.
 const TURNED_AWAY_FOR: Duration = Duration::from_millis(10);
 
-/// Whether the server is about to end, and what happened to clients that should not have.
+/// Whether the server is about to end, and what clients met with that they should not have.
 #[derive(Default)]
 pub struct Ending {
     has_begun: AtomicBool,
@@ -38,7 +38,7 @@ impl Ending {
         }
     }
 
-    /// Somebody who may go unanswered, and is surprised by nothing but odd answers.
+    /// A client that may go unanswered, for which only odd answers are wrong.
     pub fn glimpse_done(&self, outcome: io::Result<()>) {
         if let Err(e) = outcome {
             if e.kind() == ErrorKind::InvalidData {
@@ -53,8 +53,9 @@ impl Ending {
         surprises.push(format!("a client's connection: {e}"));
     }
 
-    /// A client of a cluster, who begins with one of its nodes and goes to the next one when the connection ends. It
-    /// may end at any time, but nobody says anything odd or leaves a client without an answer for as long as it waits.
+    /// A client of a cluster, which begins with one of its nodes and goes to the next one when the
+    /// connection ends. A connection may end at any time, but no node may give an odd answer, or
+    /// none for as long as the client waits.
     pub fn client_of_all<N: Copy>(
         &self,
         nodes: &[N],
@@ -77,7 +78,7 @@ impl Ending {
         }
     }
 
-    /// Fails with what should not have happened to clients.
+    /// Fails with the things that should not have happened to clients.
     pub fn verdict(self) -> Result<()> {
         let surprises = self.surprises.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !surprises.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! The disk is a small file system in memory. Each cycle begins with an empty one, fills it by
 //! adding jobs until the server refuses, and works on what is there. Then room comes back in one of
-//! two ways: a file that is none of the server's goes, or clients delete most of the jobs. In every
-//! second pair of cycles the server is killed while the disk is full and has to start on it.
+//! two ways: a file that is not the server's is removed, or clients delete most of the jobs. In
+//! every second pair of cycles the server is killed while the disk is full and has to start on it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::cycles::{Torture, check};
 use super::job::{Dice, Job};
 use super::load::{self, Books, Load, delete, finish, lease};
 
-/// One of them is the reserve: it must hold what is worked while the disk is full.
+/// One segment is the reserve: it must hold the work that is done while the disk is full.
 pub const SEGMENT_SIZE: &str = "1MiB";
 /// Room for some thirty segments.
 const DISK_BYTES: u64 = 32 << 20;
@@ -25,7 +25,7 @@ const DISK_BYTES: u64 = 32 << 20;
 const BALLAST_BYTES: usize = 10 << 20;
 /// Larger ones take much of the reserve when compaction appends them again.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
-/// Of the jobs with less only some are added, so that the disk is soon full.
+/// Of jobs with smaller payloads only some are added, so that the disk is soon full.
 const PAYLOAD_BYTES_SMALL: usize = 8_000;
 const SMALL_TAKEN_EVERY: u64 = 16;
 const FILLED_BY: u64 = 3;
@@ -38,7 +38,7 @@ const POLL: Duration = Duration::from_millis(20);
 const ADDS_AFTER: u64 = 150;
 const LOAD_AFTER: Duration = Duration::from_millis(400);
 
-/// A small mounted disk. Dropping it takes it away.
+/// A small mounted disk. Dropping this unmounts it.
 pub struct Disk {
     folder: PathBuf,
 }

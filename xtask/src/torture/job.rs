@@ -57,8 +57,8 @@ impl Job {
         u64::from_str_radix(uuid.strip_prefix(UUID_HEAD)?, 16).ok().map(Self)
     }
 
-    /// What the job carries: mostly small, sometimes larger than a batch, now and then empty, and
-    /// once in a while so large that the log takes it in pieces.
+    /// The job's payload: mostly small, sometimes larger than a batch, now and then empty, and once
+    /// in a while so large that the log stores it in pieces.
     pub fn payload(self) -> Vec<u8> {
         let mut dice = Dice::new(self.0);
         let len = match dice.below(1_000) {
@@ -103,7 +103,7 @@ pub const TTR_BRIEF_MS: u64 = 150;
 /// How far ahead scheduled jobs are.
 pub const SCHEDULE_AHEAD_MS: u64 = 700;
 
-/// What is tried with a job.
+/// What is tested with a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Added, leased, finished; the first failure is final.

@@ -16,14 +16,14 @@ use super::job::{Dice, Job, Kind, SCHEDULE_AHEAD_MS, Terms};
 
 /// The queues of the torture, as a lease names them.
 pub const QUEUES: &str = "torture-a torture-b";
-/// Longer than any run: no job of the torture goes by its age.
+/// Longer than any run, so that no job of the torture expires.
 const TTL_MS: u64 = 86_400_000;
 const LEASE_WAIT_MS: u64 = 40;
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
-/// Whoever looks at jobs waits so long for an answer.
+/// How long a client that looks at jobs waits for an answer.
 const LOOK_WITHIN: Duration = Duration::from_millis(250);
-/// How long the one that deletes looks away when it found nothing to delete.
+/// How long the deleting client pauses when it found nothing to delete.
 const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// Deletes under way at once.
 const SWEPT_AT_ONCE: usize = 16;
@@ -72,7 +72,7 @@ pub struct Load<'a> {
     books: &'a Books,
     /// One server, or the nodes of a cluster.
     addresses: Vec<SocketAddr>,
-    /// Between two things that a client does.
+    /// The pause between two actions of a client.
     pace: Duration,
     ending: Ending,
     adds_left: AtomicU64,
@@ -123,7 +123,7 @@ impl<'a> Load<'a> {
     /// The second outcome fails with what should not have happened to the clients.
     pub fn run<T>(self, seed: u64, time: Duration, end: impl FnOnce() -> T) -> (T, Result<()>) {
         self.beside(seed, |load, all_added| {
-            // Until the time is over or somebody has nothing left to do.
+            // Waits until the time is over or a client has nothing left to do.
             let _ = all_added.recv_timeout(time);
             load.ending.begin();
             end()
@@ -140,7 +140,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Runs the clients beside `act`, which gets what they say when they have nothing left to do.
+    /// Runs the clients beside `act`, which gets their messages when they have nothing left to do.
     fn beside<T>(self, seed: u64, act: impl FnOnce(&Self, &Receiver<()>) -> T) -> (T, Result<()>) {
         let outcome = std::thread::scope(|scope| {
             let (done, all_added) = channel();
@@ -152,7 +152,7 @@ impl<'a> Load<'a> {
                 let (load, done) = (&self, done.clone());
                 scope.spawn(move || load.client(|c, d| load.work(c, d), seed ^ (n << 32), done));
             }
-            // Where one leads no more, it must not answer what it remembers.
+            // A node that no longer leads must not answer from memory.
             for (n, node) in self.addresses.iter().enumerate().filter(|_| self.is_of_cluster()) {
                 let load = &self;
                 scope.spawn(move || load.look_at_one_node(*node, Dice::new(seed ^ n as u64)));
@@ -161,7 +161,7 @@ impl<'a> Load<'a> {
             scope.spawn(move || load.client(|c, _| load.sweep(c), seed, sweeps));
             drop(done);
             let outcome = act(&self, &all_added);
-            // The server has ended, or is about to: who finds nothing to do would not hear of it.
+            // The server has ended, or is about to; a client with nothing to do would not notice.
             self.adds_left.store(0, Ordering::SeqCst);
             outcome
         });
@@ -192,7 +192,7 @@ impl<'a> Load<'a> {
             [address] => self.ending.client_done(serve(address)),
             _ => self.ending.client_of_all(&self.addresses, seed as usize, serve),
         }
-        // Nobody listens any more when the server is ending.
+        // The receiver is gone once the server is ending.
         let _ = done.send(());
     }
 
@@ -220,7 +220,8 @@ impl<'a> Load<'a> {
         self.addresses.len() > 1
     }
 
-    /// Looks at jobs that ended lately, through this node only. An answer that is held back is not waited for.
+    /// Looks at jobs that ended lately, through this node only. It does not wait for an answer that
+    /// is held back.
     fn look_at_one_node(&self, node: SocketAddr, mut dice: Dice) {
         let mut look = || {
             let mut client = Client::impatient(node, LOOK_WITHIN)?;

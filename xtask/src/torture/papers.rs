@@ -1,4 +1,4 @@
-//! What clients show a server that asks who they are, over connections that are encrypted: a token.
+//! What clients need for a server that requires TLS and tokens.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,14 +26,14 @@ queues = ['*']
 /// What a server asks for, and what its clients have.
 #[derive(Debug)]
 pub struct Papers {
-    /// Has the server's certificate and its key, and the tokens file.
+    /// The folder with the server's certificate and key, and the tokens file.
     folder: PathBuf,
     client: Arc<ClientConfig>,
 }
 
 impl Papers {
-    /// Makes them, with the server's half in this folder. They are there as long as the process: whoever has an address
-    /// has them, and addresses are copied.
+    /// Makes them, with the server's half in this folder. They last as long as the process, because
+    /// addresses hold them, and addresses are copied.
     pub fn in_folder(folder: &Path) -> Result<&'static Papers> {
         let certificates = Certificates::new();
         let server = certificates.server();
@@ -77,7 +77,7 @@ impl From<SocketAddr> for Entrance {
     }
 }
 
-/// A connection, encrypted if its door wants that.
+/// A connection, encrypted if its door requires that.
 pub enum Stream {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
@@ -107,7 +107,7 @@ impl Stream {
             Stream::Plain(stream) => stream.write_all(bytes),
             Stream::Encrypted(stream) => {
                 stream.write_all(bytes)?;
-                // A failure to send shows here.
+                // A failure to send is noticed here.
                 stream.flush()
             }
         }

@@ -29,7 +29,7 @@ const CLOCK: &str = "clock";
 /// What the server writes to standard error.
 const MESSAGES: &str = "server-messages";
 
-/// What the library makes the server's disk and system refuse, while a file is there.
+/// What the library makes the server's disk and system refuse while a marker file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Syncs fail.
@@ -55,7 +55,8 @@ impl Trouble {
         }
     }
 
-    /// What the library counts when it strikes, and what when there would be something to strike.
+    /// The library's count of the calls that it made fail, and the count that shows that there was
+    /// something to make fail.
     pub fn counted(self) -> (&'static str, &'static str) {
         match self {
             Self::SyncsFail => ("failed_syncs", "file_syncs"),
@@ -212,8 +213,8 @@ impl Setup {
         Ok(Server { process: Process(child), addresses, setup: self.clone() })
     }
 
-    /// The program, with its limit and the library. The library is for the program alone: a shell that
-    /// it is preloaded into would use it up.
+    /// The command, with its limit and the library. The library is for the program alone: a shell
+    /// that it was preloaded into would use it up.
     fn command(&self) -> Result<Command> {
         let mut command = match self.descriptors {
             None => Command::new("env"),
@@ -231,7 +232,8 @@ impl Setup {
         Ok(command)
     }
 
-    /// A library that is not in the server's way would lose everything and prove nothing.
+    /// A library that does not intercept the server's calls would lose everything and prove
+    /// nothing.
     fn library_saw_writes(&self) -> Result<()> {
         if let Power::IsCut { .. } = self.power {
             let saw = self.reported("writes")?;
@@ -240,7 +242,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The power fails: what is durable becomes what is there.
+    /// The power fails: only what is durable is left.
     fn lose_unsynced(&self) -> Result<()> {
         // A server that was killed before the library had made the shadow has not written either.
         if self.shadow().exists() {
@@ -304,8 +306,8 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
-    /// The disk fails a sync, or a write, of a record: the server must end by itself, say why, and not be content.
-    /// What was not synced is lost.
+    /// The disk fails a sync, or a write, of a record: the server must end by itself, say why, and
+    /// exit with an error. What was not synced is lost.
     pub fn break_disk(mut self, how: Trouble) -> Result<()> {
         let status = self.fail_until_it_ends(how)?;
         ensure!(status.code() == Some(1), "after {how:?}: {}", ending(status));
@@ -314,8 +316,9 @@ impl Server {
         self.setup.lose_unsynced()
     }
 
-    /// A failure may strike a segment that is prepared. The log tries that again, and if it has no other segment it
-    /// waits meanwhile; so the disk works again after each failure, until one strikes a record.
+    /// A failure may hit the preparation of a segment. The log tries that again, and waits
+    /// meanwhile if it has no other segment; so the disk works again after each failure, until one
+    /// hits a record.
     fn fail_until_it_ends(&mut self, how: Trouble) -> Result<ExitStatus> {
         let (failed, worked) = how.counted();
         let deadline = Instant::now() + STOP_WITHIN;
@@ -351,8 +354,8 @@ impl Server {
         status.with_context(|| format!("{cause} has no effect\n{}", self.messages()))
     }
 
-    /// SIGTERM; the server must end by itself and be content. With the library preloaded, what it
-    /// saw must be what is there.
+    /// SIGTERM; the server must end by itself and exit successfully. With the library preloaded,
+    /// the shadow must equal the visible folder.
     pub fn terminate(mut self) -> Result<()> {
         kill(self.pid()?, Signal::SIGTERM)?;
         let status = self.wait_for_end("SIGTERM")?;
@@ -365,7 +368,7 @@ impl Server {
 
     fn messages(&self) -> String {
         let text = fs::read_to_string(self.setup.root.join(MESSAGES)).unwrap_or_default();
-        // What a panic says comes first and is what matters; its backtrace is long.
+        // The message of a panic comes first and is what matters; its backtrace is long.
         let from = text.find("panicked at").unwrap_or(text.len().saturating_sub(QUOTED_BYTES));
         let from = text.floor_char_boundary(from);
         let to = text.floor_char_boundary(from + QUOTED_BYTES);

@@ -37,7 +37,7 @@ fn a_flipped_bit_anywhere_that_matters_is_found() {
             let backup = backup();
             let offset = (kept.facts.bytes - 1) * nth / 59;
             let bytes = backup.contents(&kept.file).unwrap();
-            // Behind a record are up to seven zeros, which nobody reads.
+            // Behind a record are up to seven zeros, which are never read.
             let padding = bytes[offset as usize] == 0 && offset > 64;
             backup.flip_bit(&kept.file, offset as usize, 3);
             if padding && checked(&backup).is_sound() {

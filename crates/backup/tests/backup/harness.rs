@@ -58,7 +58,7 @@ impl Source for Live<'_> {
     }
 }
 
-/// Takes a backup of whatever.
+/// Takes a backup of any source.
 pub fn take(source: &mut dyn Source, to: &SimDisk) -> Result<Taken, BackupError> {
     back_up(to, source, MANNER, "2030-01-31T08:00:00Z".to_owned(), &mut |_| {})
 }
@@ -68,7 +68,7 @@ pub fn take_live(log: &FileLog, to: &SimDisk) -> Taken {
     take(&mut Live(log), to).expect("a backup")
 }
 
-/// Takes a backup of a folder that nobody serves.
+/// Takes a backup of a folder that no server works on.
 pub fn take_still(from: &SimDisk, to: &SimDisk) -> Taken {
     take(&mut FolderSource::open(from, no_parts).expect("a sound folder"), to).expect("a backup")
 }

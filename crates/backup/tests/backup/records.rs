@@ -8,12 +8,12 @@ use spindle_testkit::{disk::SimDisk, shared_log::SharedLogHandle, shared_log::Sh
 
 use crate::harness::{append, checked, open, restored, take_live};
 
-/// A log of records of our own, of which some can be dropped at its beginning.
+/// A log with records made by the test, of which some can be dropped at its beginning.
 struct Shared {
     log_id: &'static str,
     first: u64,
     records: Vec<Record>,
-    /// Trims before each read until there are so few records more.
+    /// How many of the next reads a trim precedes.
     trims: u64,
 }
 

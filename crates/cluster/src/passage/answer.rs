@@ -25,14 +25,14 @@ pub type LocalAnswer = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 const LINE_BYTES_MAX: usize = 1024;
 /// The longest head of a request that is answered here.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// A client says within this time what it wants; else its connection is handed on as it is.
+/// A client sends its request line within this time; else its connection is handed on as it is.
 const LINE_TIME: Duration = Duration::from_secs(5);
-/// Between two looks at a request line that has come in part.
+/// The pause between two looks at a request line that has come in part.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long the rest of the head may take, and the client's end.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
-/// Answers the first request of a connection, if it is one of those. Else nothing was read.
+/// Answers the first request of a connection, if it is about this node. Otherwise nothing was read.
 pub(super) async fn answer(client: &mut TcpStream, by: &LocalAnswer) -> io::Result<bool> {
     let Ok(line) = timeout(LINE_TIME, request_line(client)).await else { return Ok(false) };
     let Some(reply) = line?.as_deref().and_then(path_of).and_then(|path| by(path)) else {
@@ -49,7 +49,7 @@ pub(super) async fn answer(client: &mut TcpStream, by: &LocalAnswer) -> io::Resu
     client.write_all(head.as_bytes()).await?;
     client.write_all(body.as_bytes()).await?;
     client.shutdown().await?;
-    // Closing it with bytes of the client unread would destroy the answer.
+    // Closing the socket with unread bytes of the client would destroy the answer.
     let rest = async {
         let mut rest = [0; 1024];
         while client.read(&mut rest).await.is_ok_and(|count| count > 0) {}
@@ -58,7 +58,7 @@ pub(super) async fn answer(client: &mut TcpStream, by: &LocalAnswer) -> io::Resu
     Ok(true)
 }
 
-/// The first line, which stays in the socket. None of what is not one in plain HTTP, or too long.
+/// The request line, which stays in the socket. None if it is not one of plain HTTP, or is too long.
 async fn request_line(client: &TcpStream) -> io::Result<Option<String>> {
     let mut bytes = [0; LINE_BYTES_MAX];
     loop {

@@ -24,7 +24,7 @@ impl Carrier {
     ///
     /// # Errors
     ///
-    /// When there is none to be had.
+    /// When no thread can be started.
     pub fn start() -> io::Result<Carrier> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (handle, stop) = (runtime.handle().clone(), Arc::new(Notify::new()));
@@ -40,7 +40,8 @@ impl Carrier {
         &self.runtime
     }
 
-    /// Lets in whom other nodes hand on, at the cluster's address: to the doors of these logs, by shard.
+    /// Lets in the clients that other nodes hand on at the cluster's address. They go to the doors of these
+    /// logs, by shard.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl Drop for Carrier {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of it was reported when it happened.
+            // If the thread panicked, that was reported when it happened.
             let _ = thread.join();
         }
     }

@@ -1,12 +1,12 @@
 //! How clients that came to a follower reach the leader.
 //!
 //! A node claims the addresses of its doors once, for as long as its process lives. While it follows,
-//! this room accepts there, and hands each connection on: byte for byte, with TLS as it is. While it leads,
-//! its doors accept at the same sockets. In between, clients wait in the sockets' backlogs, and those
+//! the passage accepts there, and hands each connection on: byte for byte, with TLS as it is. While it
+//! leads, its doors accept at the same sockets. In between, clients wait in the sockets' backlogs, and those
 //! that were accepted already wait here: nobody is refused because the leader has just changed.
 //!
 //! `relay.rs` is the way of one connection, `answer.rs` the few requests of HTTP that a follower answers
-//! itself. One thread does all of it, with the leader's end ([`crate::entrance`]) beside it: a [`Carrier`].
+//! itself. One thread, a [`Carrier`], does all of it and also runs the leader's end ([`crate::entrance`]).
 
 mod answer;
 mod carrier;
@@ -29,7 +29,7 @@ pub(crate) use relay::{LAST_ANSWERS_TIME, LEADER_TIME, RETRY_PAUSE, is_another, 
 pub use answer::{LocalAnswer, Reply};
 pub use carrier::Carrier;
 
-/// After an accept that failed.
+/// The pause after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A door's address, claimed for the life of the process.
@@ -48,8 +48,8 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// Begins to hand on what comes to these doors; at most `connections_max` at a time. Whoever comes while
-    /// the node's own doors are open is let in there.
+    /// Begins to hand on the clients of these doors; at most `connections_max` at a time. A client that comes
+    /// while the node's own doors are open is let in there.
     ///
     /// # Errors
     ///

@@ -19,16 +19,16 @@ use crate::preamble::Preamble;
 
 /// How long a client waits for somebody to lead.
 pub(crate) const LEADER_TIME: Duration = Duration::from_secs(15);
-/// How many wait for that at a time.
+/// How many clients may wait for that at a time.
 pub(super) const WAITING_MAX: usize = 1024;
 /// A leader takes a connection within this time.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// What a leader has answered before it was one no more reaches its clients within this time.
+/// Answers that a leader gave before it lost the lead reach its clients within this time.
 pub(crate) const LAST_ANSWERS_TIME: Duration = Duration::from_secs(2);
-/// Between two tries to reach it.
+/// The pause between two tries to reach the leader.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A door, as its clients come to it here.
+/// A door of this node whose clients are handed on.
 pub(super) struct Entry {
     pub name: &'static str,
     pub answer: Option<LocalAnswer>,
@@ -45,7 +45,7 @@ pub(super) struct Relay {
 
 /// Where a client goes.
 enum Way {
-    /// This node leads by now.
+    /// To this node's own doors, because it leads by now.
     Here(Arc<dyn Admit>),
     There(Leader, Gate),
 }
@@ -84,7 +84,7 @@ impl Relay {
             let preamble = Preamble::as_it_comes(gate.pass_key.clone(), door.name, from);
             match open_way(&self.tls, &gate, &preamble).await {
                 Ok(stream) => return self.copy(client, stream, &leader).await,
-                // It may have just gone, or its successor not have said where it is.
+                // The leader may have just gone, or its successor may not have announced its address.
                 Err(error) if Instant::now() < deadline => {
                     tracing::debug!(leader = leader.node, "cannot reach the leader: {error}");
                     sleep(RETRY_PAUSE).await;
@@ -128,7 +128,7 @@ impl Relay {
         }
     }
 
-    /// Carries bytes both ways, for as long as that node leads, and then what it has still answered.
+    /// Carries bytes both ways for as long as that node leads, and then its last answers.
     async fn copy(
         &self,
         mut client: TcpStream,
@@ -154,7 +154,7 @@ pub(crate) fn is_another(now: &Option<Leader>, leader: &Leader) -> bool {
     now.as_ref().is_none_or(|now| now.run != leader.run || now.epoch != leader.epoch)
 }
 
-/// Connects to the leader and says who comes.
+/// Connects to the leader and sends the preamble.
 pub(crate) async fn open_way(
     tls: &NodeTls,
     gate: &Gate,

@@ -1,4 +1,4 @@
-//! What people do, with the entry in the audit log that speaks of it.
+//! What people do, with the entry in the audit log that describes it.
 
 use crate::audit::{Action, AuditEntry};
 use crate::command::Audited;
@@ -29,7 +29,7 @@ pub(super) fn audited(cx: &mut Context<'_>, audited: &Audited) -> Decided {
     Ok(())
 }
 
-/// Entries that are too old by now are left behind.
+/// Entries that are too old by now are not appended again.
 pub(super) fn compact(cx: &mut Context<'_>, from: u64, below: u64) {
     let needed = cx.state.audit_entries_needing(from, below, cx.now_ms);
     let logged = !cx.state.faults().audit_not_compacted;

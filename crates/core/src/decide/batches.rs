@@ -13,8 +13,8 @@ use crate::job::{JobId, Status};
 use crate::rejection::Rejection;
 use crate::state::State;
 
-/// How many jobs and batches behind a job and its batch are looked at to find out whether the job
-/// would wait for itself.
+/// How many jobs and batches that wait for a job or its batch are looked at to find out whether the
+/// job would wait for itself.
 const CIRCLE_LOOKS_MAX: usize = 10_000;
 
 pub(super) fn open(cx: &mut Context<'_>, open: &OpenBatch) -> Decided {
@@ -58,7 +58,7 @@ pub(super) fn seal(cx: &mut Context<'_>, id: JobId) -> Decided {
     Ok(())
 }
 
-/// Nothing is added any more. Whoever asks for it cancels the jobs, one by one: they may be many.
+/// Seals the batch as cancelled. The caller cancels its jobs, one by one: they may be many.
 pub(super) fn cancel(cx: &mut Context<'_>, id: JobId) -> Decided {
     let batch = cx.state.batch(id).ok_or(Rejection::NoBatch(id))?;
     if !batch.is_cancelled {
@@ -120,15 +120,16 @@ pub(super) fn behind(
     Ok(behind)
 }
 
-/// Batches as they are behind the events of a decision so far.
+/// Batches as they are after the events of a decision so far.
 struct Counting<'a> {
     state: &'a State,
     now_ms: u64,
     batches: BTreeMap<u64, Batch>,
 }
 
-/// What the events of this decision change in batches: behind each that changes any stands what they
-/// count now. Together with it a record says all, however a decision is split among records.
+/// Adds to a decision what its events change in batches: each event that changes any is followed by
+/// their new counts. The two are in one record, which is complete however a decision is split among
+/// records.
 pub(super) fn count(cx: &mut Context<'_>) {
     if cx.state.batches_count() == 0 {
         return;
@@ -148,7 +149,7 @@ pub(super) fn count(cx: &mut Context<'_>) {
 }
 
 impl Counting<'_> {
-    /// What batches count behind one more event.
+    /// The new counts of batches after one more event.
     fn after(&mut self, event: &Event) -> Vec<BatchCount> {
         // How each batch that changes counted before.
         let mut changed = BTreeMap::new();
@@ -213,7 +214,7 @@ impl Counting<'_> {
         }
     }
 
-    /// How a job counted before this decision; none has two ends in one.
+    /// How a job counted before this decision; no job ends twice in one decision.
     fn job(&self, id: u64) -> Option<Counted> {
         Some(match self.state.status(JobId(id))? {
             Status::Done => Counted::Done,

@@ -211,11 +211,11 @@ pub(super) fn holder_gone(cx: &mut Context<'_>, holder: u64) -> Decided {
 
 pub(super) fn damaged(cx: &mut Context<'_>, id: JobId) -> Decided {
     if cx.state.live(id).is_some_and(|job| job.deletion().is_some()) {
-        // Nobody could run it again as it is.
+        // It could not be run again as it is.
         return hold::delete(cx, id, Cause::Deleted);
     }
     end_by_server(cx, id, Cause::Damaged)?;
-    // What is damaged must not be needed any more, or its record could never go.
+    // The damaged bytes must not be needed any more, or their record could never be dropped.
     if let Some((Event::Finished(image), _)) = cx.out.events.last_mut() {
         image.payload = None;
     }

@@ -1,4 +1,4 @@
-//! Jobs that wait for others: whom a job may wait for, and what the end of one causes.
+//! Jobs that wait for others: which jobs a job may wait for, and what the end of one causes.
 //!
 //! The end of a job changes none of its dependents by itself, however many there are: the job is
 //! kept among those that have ended until ticks have settled all its dependents, [`EVENTS_MAX`] / 2
@@ -24,7 +24,8 @@ pub(super) fn after(state: &State, submit: &Submit) -> Result<Option<Box<After>>
     }
     let jobs: BTreeSet<JobId> = submit.after.iter().copied().collect();
     refuse_if(jobs.len() > AFTER_MAX, Rejection::OutOfRange("after"))?;
-    // What nobody logs is no more after a crash, and those that wait for it would be cancelled.
+    // A foreground job is not logged: after a crash it is gone, and jobs that wait for it would be
+    // cancelled.
     refuse_if(submit.foreground, Rejection::OutOfRange("after"))?;
     let mut open = Vec::with_capacity(jobs.len());
     for id in &jobs {
@@ -45,8 +46,8 @@ pub(super) fn after(state: &State, submit: &Submit) -> Result<Option<Box<After>>
     Ok(Some(Box::new(After { jobs, on_dead, open, cancelled_by: 0 })))
 }
 
-/// Those a job waits for when it is to run again: all that have not ended, but for those that wait
-/// for it, or for its batch. What became of the others is known to whoever retries it.
+/// The jobs that a retried job waits for: all that have not ended, except those that wait for it or
+/// for its batch. Whoever retries the job knows what became of the others.
 pub(super) fn after_again(
     state: &State,
     id: JobId,

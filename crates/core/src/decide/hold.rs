@@ -39,7 +39,7 @@ pub(super) fn retry(cx: &mut Context<'_>, image: &JobImage, payload: &Option<Byt
     };
     let queue = cx.state.queue(&image.queue);
     if queue.is_some_and(|queue| queue.settings().aging_ms.is_some()) {
-        // As it goes to the tail, it begins to wait now.
+        // The job goes to the tail, so its wait begins now.
         retried.options_mut().waits_since_ms = Some(cx.now_ms);
     }
     if let Some(options) = retried.options.as_mut() {

@@ -15,11 +15,11 @@ use crate::state::{Group, Heads, LARGE_PAYLOAD_BYTES, LiveJob, Queue, State};
 
 /// Queues a lease may name.
 pub const LEASE_QUEUES_MAX: usize = 1024;
-/// Groups a lease looks at in one queue for the sake of what is reserved. If more are
-/// reserved, the lease waits until a called sleeper has leased its job.
+/// A lease passes over at most this many groups in one queue because their jobs are reserved. If
+/// there are more, the lease waits until a called sleeper has leased its job.
 const RESERVED_GROUPS_MAX: usize = 64;
 
-/// A lease that leaves what is reserved.
+/// A lease that leaves reserved jobs to others.
 #[derive(Clone, Copy)]
 struct LeaseQuery<'a> {
     lease: &'a Lease,
@@ -69,7 +69,7 @@ pub(super) fn lease(cx: &mut Context<'_>, request: &Lease, reserved: &Reservatio
     cx.out.waits_for_own_record =
         (logged && tries.attempts_max.value > 0) || !job.labels().is_empty();
     if !logged {
-        // A foreground job leaves no trace of its own, but what it took from a bucket must last.
+        // A foreground job itself is not logged, but what it took from a bucket has to be.
         for image in &buckets {
             cx.emit(Event::BucketSet(*image), true);
         }
@@ -147,12 +147,12 @@ fn best_of(
         return None;
     }
     let job = best_of_queue(cx, &line, request)?;
-    // Among queues priority and age count, however a queue orders its own jobs.
+    // Across queues, priority and age decide, however a queue orders its own jobs.
     let key = cx.state.live_job(job).ready_key(0);
     Some(Candidate { key, job, at })
 }
 
-/// The job whose turn it is in a queue. Jobs that follow new settings of the queue already go before
+/// The job whose turn it is in a queue. Jobs that already follow the queue's new settings go before
 /// those that do not yet.
 fn best_of_queue(cx: &mut Context<'_>, line: &Line<'_>, request: LeaseQuery<'_>) -> Option<u32> {
     let with_large = request.lease.payload_bytes_max > LARGE_PAYLOAD_BYTES;
@@ -185,7 +185,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether something holds a group back. That is noted, so that it is met once.
+    /// Whether something holds a group back. It is noted, so that the group is met only once.
     fn is_held(&self, cx: &mut Context<'_>, group: &Group, number: u32) -> bool {
         let hold = self.hold_on(cx.state, group, cx.now_ms);
         cx.out.blocked.extend(hold.map(|by| Blocked { queue: self.number, group: number, by }));
@@ -209,7 +209,8 @@ fn headroom(state: &State, label: Label, now_ms: u64) -> u64 {
     limit.map_or(u64::MAX, |(rule, bucket)| bucket.headroom(rule, now_ms))
 }
 
-/// Whether more jobs of a queue can be leased than are reserved, as far as it looks.
+/// Whether more jobs of a queue can be leased than are reserved. Looks at a bounded number of
+/// groups.
 fn has_more(cx: &mut Context<'_>, line: &Line<'_>, reserved: u64) -> bool {
     let mut jobs: u64 = 0;
     let mut looked_at = 0;

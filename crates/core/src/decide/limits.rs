@@ -25,7 +25,7 @@ const PRIORITY_CLASSES: usize = 3;
 
 pub(super) fn set_queue(cx: &mut Context<'_>, name: &Bytes, settings: &QueueSettings) -> Decided {
     check_queue_of_any_shard(cx.state, name)?;
-    // Where it is leaving, too, jobs of it are worked.
+    // A shard that the queue is leaving still works on its jobs.
     check_place_of(cx.state, name, true)?;
     refuse_if(stands(cx.state, name) == Stands::Offered, Rejection::Moves)?;
     let classes = settings.jobs_max_by_class.len();

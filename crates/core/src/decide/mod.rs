@@ -30,8 +30,8 @@ use crate::rejection::Rejection;
 use crate::reservations::Reservations;
 use crate::state::State;
 
-/// No command causes more events than this, besides those that say what batches count, of which
-/// behind each stands one at most.
+/// No command causes more events than this, not counting those with new counts of batches, of which
+/// at most one follows each event.
 pub const EVENTS_MAX: usize = 256;
 
 /// A group of ready jobs found blocked: [`State::apply_hints`] takes it out of the contest.
@@ -97,14 +97,14 @@ fn refuse_if(applies: bool, reason: Rejection) -> Decided {
     if applies { Err(reason) } else { Ok(()) }
 }
 
-/// Whether there is, or may be, a queue of this name.
+/// Whether a queue of this name exists here or may be created here.
 fn check_queue(state: &State, name: &[u8]) -> Decided {
     check_queue_of_any_shard(state, name)?;
     check_place_of(state, name, false)
 }
 
-/// Whether a queue of this name takes something here. What is bound to jobs that are here comes here as long
-/// as the queue is not gone.
+/// Whether the queue of this name takes something on this shard. Anything bound to jobs that are here is
+/// taken until the queue has left.
 fn check_place_of(state: &State, name: &[u8], is_bound: bool) -> Decided {
     use places::Stands;
     match places::stands(state, name) {
@@ -114,7 +114,7 @@ fn check_place_of(state: &State, name: &[u8], is_bound: bool) -> Decided {
     }
 }
 
-/// The same of jobs whose protocol knows one shard only.
+/// The same for jobs whose protocol knows one shard only: the queue's place does not count.
 fn check_queue_of_any_shard(state: &State, name: &[u8]) -> Decided {
     let fits = (1..=QUEUE_NAME_BYTES_MAX).contains(&name.len());
     refuse_if(!fits, Rejection::OutOfRange("queue name"))?;
@@ -181,12 +181,12 @@ impl<'a> Context<'a> {
         if holds { Ok(number) } else { Err(Rejection::NotHeld) }
     }
 
-    /// What is deleted is left alone until that is undone.
+    /// A deleted job is left alone until its deletion is undone.
     fn check_not_deleted(&self, id: JobId) -> Decided {
         refuse_if(self.state.deletion(id).is_some(), Rejection::Deleted)
     }
 
-    /// Why an unfinished job cannot be what only a finished one can.
+    /// Why a command that needs a finished job is refused: the job is unfinished, or not there.
     fn not_finished(&self, id: JobId) -> Rejection {
         match self.state.find_live(id) {
             Some(_) => Rejection::NotFinished,
@@ -214,7 +214,7 @@ fn decide_in(cx: &mut Context<'_>, command: &Command) -> Decided {
     counted(cx, |cx| decide_plainly(cx, command))
 }
 
-/// A decision, and what batches count behind its events.
+/// A decision, and the new counts of batches after its events.
 #[inline]
 fn counted<'a>(cx: &mut Context<'a>, decide: impl FnOnce(&mut Context<'a>) -> Decided) -> Decided {
     decide(cx)?;

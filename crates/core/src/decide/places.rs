@@ -27,7 +27,7 @@ pub(super) fn place_queue(cx: &mut Context<'_>, queue: &Bytes, shard: u8) -> Dec
     if from == shard {
         return Ok(());
     }
-    // Until then a name may be taken there.
+    // Until the drain ends, names may be taken there.
     refuse_if(before.is_some_and(|before| before.drains.is_some()), Rejection::Moves)?;
     let is_one_more = before.is_none() && places.map.len() >= PLACED_MAX;
     refuse_if(is_one_more, Rejection::OutOfRange("number of moved queues"))?;
@@ -120,9 +120,9 @@ pub(super) enum Stands {
     Here,
     /// The same, and it is to move.
     Offered,
-    /// It takes jobs on this shard, and here only what belongs to jobs that are here.
+    /// That shard takes its jobs; here it takes only what belongs to jobs that are here.
     Sealed(u8),
-    /// It is on this shard.
+    /// It is on that shard.
     There(u8),
 }
 

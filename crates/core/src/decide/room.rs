@@ -47,7 +47,7 @@ pub(super) fn check_queue(state: &State, job: &Newcomer<'_>) -> Decided {
 }
 
 /// How many unfinished jobs a queue may have for one of this priority to come. The limit may be that of
-/// the priority's class, but what it is held against is all of the queue's unfinished jobs.
+/// the priority's class, but it is compared with all unfinished jobs of the queue.
 fn jobs_max(queue: &Queue, priority: i64, default_max: u64) -> u64 {
     let settings = queue.settings();
     let jobs_max = settings.jobs_max.unwrap_or(default_max);

@@ -30,7 +30,7 @@ pub(super) fn set(cx: &mut Context<'_>, set: &SetSchedule) -> Decided {
     check(cx, schedule)?;
     let known = cx.state.schedule(&schedule.name);
     let queue = &schedule.job.queue;
-    // One that is here may be changed where its queue is leaving.
+    // A schedule that is here may be changed even while its queue is leaving.
     if known.is_none_or(|known| known.schedule.job.queue != *queue) {
         check_place_of(cx.state, queue, false)?;
     }
@@ -174,7 +174,7 @@ fn makes_up(schedule: &Schedule, progress: &Progress) -> bool {
     }
 }
 
-/// Where the schedule stands behind this time.
+/// Where the schedule stands after this time.
 fn advance(
     progress: &mut Progress,
     schedule: &Schedule,

@@ -30,16 +30,16 @@ pub(super) fn submit(cx: &mut Context<'_>, submit: &Submit) -> Decided {
     take(cx, submit, &[], replaced)
 }
 
-/// A job comes of a schedule when these unfinished jobs have ended, which is decided already. A schedule's jobs
-/// are where it is, wherever its queue has moved to since.
+/// Submits a schedule's job after the end of these unfinished jobs, which is already decided. A schedule's jobs
+/// are on the schedule's shard, wherever its queue has moved since.
 pub(super) fn submit_after(cx: &mut Context<'_>, submit: &Submit, ended: &[u64]) -> Decided {
     check_names(cx.state, submit)?;
     let replaced = replaced(cx.state, submit)?;
     take(cx, submit, ended, replaced)
 }
 
-/// Whether the job's names can be taken. Before its queue's place is looked at: on a shard that a queue is
-/// leaving names stay taken by the jobs that are there.
+/// Whether the job's names can be taken. Checked before the queue's place: on a shard that a queue is
+/// leaving, names stay taken by the jobs that are there.
 fn check_names(state: &State, submit: &Submit) -> Decided {
     check_queue_of_any_shard(state, &submit.queue)?;
     check_limits(submit)?;

@@ -46,7 +46,7 @@ pub(super) fn tick(cx: &mut Context<'_>, hold_expiry: bool) -> Decided {
             cx.emit(Event::Gone(Gone { ids, cause: Cause::Limit as i32 }), true);
         }
     }
-    // Last: what its jobs count as when they go is counted in a batch that is there.
+    // Batches go last: a job that goes must be counted in a batch that still exists.
     if !hold_expiry {
         let due = cx.state.due_batches(cx.now_ms).take(EVENTS_MAX / 2);
         let ids = Vec::from_iter(due.collect::<BTreeSet<u64>>());
@@ -81,7 +81,8 @@ pub(super) fn start(cx: &mut Context<'_>, epoch: u64, seat: Seat) -> Decided {
 }
 
 /// Leases of older epochs: bound ones end, the others keep going with a deadline that leaves their
-/// holders time to come back. Ask again from behind the last job of the events while there are any.
+/// holders time to come back. Ask again, starting after the last job of the events, while there are
+/// any.
 pub(super) fn recover(cx: &mut Context<'_>, from: JobId, grace_ms: u64) -> Decided {
     let epoch = cx.state.server().epoch;
     for found in cx.state.jobs_that_may_be(Status::Leased, from) {
@@ -116,8 +117,8 @@ pub(super) fn reserve_ids(cx: &mut Context<'_>, until: u64) -> Decided {
     Ok(())
 }
 
-/// Where the ids of this log end: with those of the shard that they began with. Before the first block is
-/// reserved, they may begin with any shard's.
+/// Where the ids of this log end: at the end of the range of the shard in which they began. Before the
+/// first block is reserved, they may begin in any shard's range.
 fn ids_end(reserved_until: u64) -> u64 {
     if reserved_until <= 1 {
         return JOB_ID_END;

@@ -57,8 +57,8 @@ pub(super) fn undelete(cx: &mut Context<'_>, id: JobId) -> Decided {
     Ok(())
 }
 
-/// Its names were free since it was deleted. Whoever has one of them by now keeps it: two jobs of
-/// one unique key must not run.
+/// The job's names were free while it was deleted. A job that has taken one of them since keeps it:
+/// two jobs with one unique key must not run.
 fn check_names(cx: &Context<'_>, id: JobId) -> Decided {
     let (uuid, keys) = cx.state.names_of(id);
     let by_uuid = uuid.and_then(|uuid| cx.state.job_by_uuid(&uuid));

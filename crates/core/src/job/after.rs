@@ -3,8 +3,8 @@
 /// A job waits for at most this many others.
 pub const AFTER_MAX: usize = 100;
 
-/// What becomes of a job when one that it waits for ends without being done: it is dead, which a
-/// cancelled job is too, or it is gone by a deletion, its TTL or a limit.
+/// What becomes of a job when one that it waits for ends without being done. That one is then dead
+/// (a cancelled job is dead too), or gone by a deletion, its TTL or a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub enum OnDead {
@@ -12,8 +12,8 @@ pub enum OnDead {
     Cancel = 0,
     /// It runs all the same: it waits for their end only.
     Run = 1,
-    /// It goes on waiting for one that is dead, which may be retried. For one that is gone nobody
-    /// can wait: then it is cancelled.
+    /// It goes on waiting for a dead job, which may be retried. A job that is gone cannot be waited
+    /// for: then it is cancelled.
     Wait = 2,
 }
 

@@ -93,7 +93,7 @@ pub enum Cause {
     Timeout = 2,
     /// The holder's connection closed.
     HolderGone = 3,
-    /// The worker gave it back unasked.
+    /// The worker gave it back on its own.
     Released = 4,
     /// The lease never left the server: the attempt is given back.
     Undone = 5,

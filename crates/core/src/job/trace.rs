@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A trace, and the span in it that what follows belongs to: a `traceparent` as a value.
+/// A trace, and the span in it that is the parent of what follows: the value of a `traceparent`.
 ///
 /// A job keeps the one that came with its submit, and its workers get it. It is read and written as
 /// W3C Trace Context (<https://www.w3.org/TR/trace-context/>, section 3.2) says.
@@ -32,8 +32,8 @@ impl TraceParent {
     pub const RANDOM: u32 = 2;
 
     /// Reads the value of a `traceparent` header. None for what the standard says to ignore: another
-    /// form, letters in upper case, an id of zeros, version `ff`. Of a later version, the parts of
-    /// version 00 are taken.
+    /// form, letters in upper case, an id of zeros, version `ff`. From a later version, the parts
+    /// that version 00 has are taken.
     pub fn parse(text: &[u8]) -> Option<TraceParent> {
         let (known, rest) = text.split_at_checked(LENGTH)?;
         let version = hex(known.get(..2)?)?;

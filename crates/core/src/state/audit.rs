@@ -2,7 +2,7 @@
 //!
 //! Which entries stay depends on their numbers and times only, not on the order they are folded in:
 //! so the fold of a compacted log has the same ones. An entry that is too old by the clock alone
-//! stays in memory until the next one comes, and is shown, dumped and compacted no more.
+//! stays in memory until the next one comes, but is no longer shown, dumped or compacted.
 
 use super::*;
 use crate::audit::{Action, AuditEntry};
@@ -17,7 +17,7 @@ struct Kept {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AuditLog {
     entries: BTreeMap<u64, Kept>,
-    /// What all of them take in the log, about.
+    /// Roughly how many bytes they all take in the log.
     bytes: u64,
 }
 
@@ -28,7 +28,8 @@ impl AuditLog {
         self.bytes -= before.map_or(0, |kept| kept.entry.bytes());
     }
 
-    /// Lets go of what is too much, or too old beside the newest.
+    /// Drops entries beyond the maximum number, and those that are too old compared with the
+    /// newest.
     fn shrink(&mut self, defaults: &Defaults) {
         let Some(newest_ms) = self.entries.last_key_value().map(|(_, kept)| kept.entry.at_ms)
         else {
@@ -56,7 +57,7 @@ fn owned(entry: &AuditEntry) -> AuditEntry {
 impl State {
     pub(super) fn on_audited(&mut self, entry: &AuditEntry, at: Place) {
         if entry.action == Action::Counted as i32 {
-            // It may be gone: then newer ones were more important.
+            // It may be gone, to make room for newer ones.
             if let Some(kept) = self.audit.entries.get_mut(&entry.seq) {
                 kept.entry.count = entry.count;
             }
@@ -73,7 +74,7 @@ impl State {
         entries.take_while(move |entry| !is_old(entry, now_ms, &self.defaults))
     }
 
-    /// What the audit log takes on disk, about.
+    /// Roughly how many bytes the audit log takes on disk.
     pub fn audit_bytes(&self) -> u64 {
         self.audit.bytes
     }

@@ -16,10 +16,10 @@ struct Kept {
 pub(super) struct Batches {
     by_id: BTreeMap<u64, Kept>,
     by_key: BTreeMap<Bytes, u64>,
-    /// When those that have ended go.
+    /// When the batches that have ended go.
     ends: BTreeSet<(u64, u64)>,
-    /// The batch of each job that is there and belongs to one, whether the batch still is there or
-    /// not, and that of each batch in another one.
+    /// The batch of each existing job that belongs to one, whether that batch still exists or not,
+    /// and the outer batch of each batch in another one.
     belongs: BTreeMap<u64, u64>,
     /// The same, by batch.
     members: BTreeSet<(u64, u64)>,
@@ -113,7 +113,7 @@ impl State {
         self.batches.by_id.get(&id.0).map(|kept| &*kept.batch)
     }
 
-    /// The batch of this key; the empty key is none's.
+    /// The batch of this key; no batch has the empty key.
     pub fn batch_by_key(&self, key: &[u8]) -> Option<JobId> {
         self.batches.by_key.get(key).copied().map(JobId)
     }

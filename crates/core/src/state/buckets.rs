@@ -22,11 +22,11 @@ pub(super) struct Waits {
     head: u128,
 }
 
-/// Groups whose share has had its turn meanwhile, that are put right in one step.
+/// At most this many groups are moved in one step because their share has had its turn meanwhile.
 const MOVED_BACK_AT_ONCE: usize = 256;
 
-/// The group of a size class that comes first of those that wait. Groups wait under the place that
-/// their share had then; shares only move back.
+/// The first waiting group of a size class. Groups wait under the place that their share had when
+/// they began to wait; shares only move back.
 fn first_waiting(line: &mut BTreeSet<Waiting>, queue: &mut Queue, large: bool) -> Option<u32> {
     for at in 0.. {
         let is_of_lane = |number| queue.group(number).is_some_and(|group| group.large == large);
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// A group waits at a bucket from now on, and competes no more. Returns the bucket that it
+    /// A group waits at a bucket from now on, and no longer competes. Returns the bucket that it
     /// probed.
     pub(super) fn wait_at(
         &mut self,
@@ -110,8 +110,7 @@ impl State {
         Some(self.bucket(label)?.admits_at(rule, now_ms))
     }
 
-    /// A group was found blocked by this bucket: it waits there from now on. The log has nothing of
-    /// it.
+    /// A group was found blocked by this bucket: it waits there from now on. This is not logged.
     pub(crate) fn hold_back(&mut self, queue_number: u32, number: u32, label: Label, now_ms: u64) {
         let Some(wake) = self.wake_of(label, now_ms) else { return };
         let group = self.queue_at(queue_number).and_then(|queue| queue.group(number));
@@ -185,7 +184,7 @@ impl State {
     }
 
     /// Buckets that time has freed let their groups compete again, and some of those that are full
-    /// and that no job needs are forgotten. The log has nothing of it.
+    /// and that no job needs are forgotten. This is not logged.
     pub fn wake_buckets(&mut self, now_ms: u64) {
         for _ in 0..WOKEN_AT_ONCE {
             match self.bucket_wakes.first().copied() {
@@ -209,7 +208,7 @@ impl State {
 
     // ---- the life of a bucket ----
 
-    /// A bucket is there while a job has its label, and until it is full again.
+    /// A bucket exists while a job has its label, and until it is full again.
     pub(super) fn bucket_made(&mut self, label: Label) -> &mut Bucket {
         let State { buckets, values, constraints, .. } = self;
         buckets.entry(label).or_insert_with(|| {

@@ -1,5 +1,5 @@
 //! How items enter and leave the indices. [`State::evolve`] takes a job out of what depends on its
-//! status, changes it, and puts it back: so no event needs to know all indices.
+//! status, changes it, and puts it back: so no event has to deal with all indices.
 
 use std::collections::btree_map::Entry;
 
@@ -108,7 +108,7 @@ impl State {
         if disciplines > 0 {
             reordering.insert(number);
         }
-        // Only a fold can be ahead of the steps by as much.
+        // Only a fold can be that far ahead of the steps.
         self.reorder(if disciplines > EARLIER_MAX { usize::MAX } else { REORDERED_AT_ONCE });
     }
 
@@ -255,7 +255,7 @@ impl State {
         Some((job.queue(), share))
     }
 
-    /// The job is back, or elsewhere. If it was leased, that was the turn of its share.
+    /// The job is back in the queue, or elsewhere. If it was leased, its share has had its turn.
     pub(super) fn unpin(&mut self, (queue_number, share): (u32, u32), was_leased: bool) {
         if was_leased && !self.faults.turn_not_taken {
             self.end_turn(queue_number, share);
@@ -286,8 +286,8 @@ impl State {
         }
     }
 
-    /// A new server begins: the shares of fair queues are placed anew. The places they had are in
-    /// no record.
+    /// A new server begins: the shares of fair queues are placed anew, because the places that they
+    /// had are not logged.
     pub(super) fn begin_rounds(&mut self) {
         if self.faults.aging_forgotten {
             for number in self.queue_names.values() {
@@ -308,8 +308,8 @@ impl State {
         }
     }
 
-    /// Ready jobs of queues whose settings order them otherwise now follow: the jobs that were
-    /// ordered otherwise the longest go first, and at most so many.
+    /// Reorders ready jobs of queues whose settings have changed, at most `jobs_max` of them. Jobs
+    /// that follow the oldest settings go first.
     pub(super) fn reorder(&mut self, jobs_max: usize) {
         for _ in 0..jobs_max {
             let Some(number) = self.reordering.first().copied() else { return };
@@ -354,7 +354,7 @@ impl State {
             queue.set_head(number, head);
         }
         let Some(group) = queue.groups.find_mut(number) else { return };
-        // A lease has to look at the job that comes first now, and somebody may wait for it.
+        // A lease has to look at the job that comes first now, and a worker may be waiting for it.
         if let Some(id) = group.unmatched_head.take() {
             unmatched.forget_group(id);
             if head.is_some() {

@@ -1,5 +1,5 @@
-//! Jobs that are deleted, while that can be undone. They are found under no name, and go when the
-//! time for the undo is over, if neither their TTL nor their retention ends before.
+//! Jobs that are deleted, while that can be undone. They cannot be found by any name, and go when
+//! the time for the undo is over, if neither their TTL nor their retention ends before.
 
 use super::evolve::end_lease;
 use super::*;

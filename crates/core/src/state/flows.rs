@@ -1,8 +1,8 @@
-//! Which jobs wait for which, and whose end their dependents are not settled for yet.
+//! Which jobs wait for which, and which ended jobs have dependents that are not settled yet.
 //!
 //! All of it follows from the images of jobs. A fold may meet a job that waits before those that it
-//! waits for, because compaction appends them in any order: so what stands here is looked at again
-//! whenever one of them comes, ends or goes. Only a tick acts on it, when the fold is complete.
+//! waits for, because compaction appends them in any order: so these entries are looked at again
+//! whenever one of the jobs comes, ends or goes. Only a tick acts on it, when the fold is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use crate::job::{JobId, OnDead, Status};
 /// Which jobs wait for which.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flows {
-    /// The job that is waited for, whether a dead one is waited for all the same, and the job that
-    /// waits.
+    /// The job that is waited for, whether that is still waited for once it is dead, and the job
+    /// that waits.
     waiting: BTreeSet<(u64, bool, u64)>,
-    /// Jobs that have ended and have dependents that still wait for them, and whether they were
-    /// done: one may be gone before its dependents are settled. The first has one to settle.
+    /// Jobs that have ended while dependents still wait for them, and whether they were done: a job
+    /// may be gone before its dependents are settled. The first job here has a dependent to settle.
     ended: BTreeMap<u64, bool>,
 }
 
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    /// Whether a job that stands like this has dependents to settle.
+    /// Whether a job with this standing has dependents to settle.
     fn is_awaited(&self, id: u64, stands: Blocker) -> bool {
         self.flows.dependents(id, stands != Blocker::Dead).next().is_some()
     }
@@ -181,7 +181,7 @@ impl State {
         })
     }
 
-    /// Jobs that wait for this one, by number, those behind `after`.
+    /// Jobs that wait for this one, by number, those after `after`.
     pub fn waiting_for(&self, id: JobId, after: JobId) -> impl Iterator<Item = JobId> + '_ {
         let some = |waits: bool| {
             let from = (id.0, waits, after.0.saturating_add(1));
@@ -196,7 +196,7 @@ impl State {
         .map(JobId)
     }
 
-    /// A planted fault: nobody knows who waits for whom.
+    /// A planted fault: which job waits for which is forgotten.
     #[doc(hidden)]
     pub fn forget_flows(&mut self) {
         self.flows = Flows::default();

@@ -8,11 +8,11 @@ use std::option;
 type Head = (u128, u32);
 
 /// Groups by the key of their first job, the best first. Most shares have one group, for which there
-/// is no set: a node of one costs more than all else that a key with few jobs takes.
+/// is no set: a single node of a set takes more memory than everything else of a key with few jobs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heads {
     first: Option<Head>,
-    /// All behind the first one.
+    /// All after the first one.
     others: BTreeSet<Head>,
 }
 
@@ -37,7 +37,7 @@ impl Heads {
         }
     }
 
-    /// A group competes no more.
+    /// A group no longer competes.
     pub fn remove(&mut self, head: &Head) {
         if self.first == Some(*head) {
             self.first = self.others.pop_first();

@@ -177,7 +177,7 @@ impl State {
         }
         let entries: Vec<_> = self.audit_entries(u64::MAX, now_ms).collect();
         out.extend_from_slice(format!("{entries:?}\n").as_bytes());
-        // Order numbers of foreground jobs leave no trace in the log.
+        // Order numbers of foreground jobs are not logged.
         let server = Server { next_order: 0, ..self.server.clone() };
         out.extend_from_slice(format!("{server:?}\n").as_bytes());
         out
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::Event;
 
-    /// An event with such a number was in no log that this server wrote. It was found by the fuzzer.
+    /// No log that this server wrote has an event with such a number; the fuzzer found the case.
     #[test]
     fn images_with_a_number_that_no_job_has_are_passed_over() {
         let mut state = State::new(1, Defaults::default());

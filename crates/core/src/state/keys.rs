@@ -11,7 +11,7 @@ use crate::job::Key;
 /// How many tables. A million keys make about 250 each.
 const TABLES: usize = 4096;
 
-/// Entries that are looked at first on one side of where an entry should be.
+/// How many entries are looked at first on one side of the place where an entry should be.
 const NEAR: usize = 8;
 
 /// A key that is not a UUID, in the order of namespace and name. The first bytes of the name are part
@@ -38,7 +38,7 @@ impl Named {
     }
 }
 
-/// What keys the hashes. The seed keeps strangers from choosing names that collide.
+/// The key of the hashes. The seed keeps clients from choosing names that collide.
 #[derive(Debug, Clone)]
 pub struct Seed(FixedState);
 
@@ -97,13 +97,13 @@ impl KeyIndex {
         self.seed.clone()
     }
 
-    /// The handle under this hash whose key `is_it` says it is.
+    /// The handle under this hash that `is_it` accepts.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let table = &self.tables[table_of(hash)];
         self.place(hash, is_it).map(|at| table[at].handle())
     }
 
-    /// Where the entry with this hash's tag is whose handle is the one looked for.
+    /// The place of the entry that has this hash's tag and whose handle `is_it` accepts.
     fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
         let (table, tag) = (self.tables.get(table_of(hash))?, tag_of(hash));
         let start = first_not_below(table, tag);
@@ -112,7 +112,7 @@ impl KeyIndex {
     }
 
     /// Forgets all entries and takes no more until it is [filled](KeyIndex::fill). Nothing may be
-    /// looked for meanwhile.
+    /// looked up meanwhile.
     pub fn defer(&mut self) {
         self.tables = Vec::new();
     }
@@ -153,7 +153,7 @@ impl KeyIndex {
         let Some(table) = self.tables.get_mut(table_of(hash)) else { return };
         let tag = tag_of(hash);
         if table.len() == table.capacity() {
-            // Little more than what is there: a vector by itself would take twice as much.
+            // Only a little more room than now: a vector by itself would double it.
             table.reserve_exact(table.len() / 8 + 4);
         }
         let at = first_not_below(table, tag);
@@ -178,7 +178,7 @@ impl KeyIndex {
     }
 }
 
-/// A piece of work that somebody else runs, once.
+/// A piece of work that another function runs, once.
 pub type Work<'a> = &'a mut (dyn FnMut() + Send);
 
 /// Table, tag and handle as one number, for the lower and for the upper half of the tables.
@@ -208,8 +208,8 @@ fn half_of_tables(first: usize, lists: [&[u64]; 2]) -> Vec<Vec<Entry>> {
     tables
 }
 
-/// Where the entries with this tag begin. Tags are evenly spread, so the place is near where its
-/// size says: that is one stretch of memory to look at, not a search from end to end.
+/// Where the entries with this tag begin. Tags are evenly spread, so the tag's value tells about
+/// where they begin: one stretch of memory is looked at, instead of a search from end to end.
 fn first_not_below(table: &[Entry], tag: u16) -> usize {
     let len = table.len();
     let guess = (usize::from(tag) * len) >> u16::BITS;

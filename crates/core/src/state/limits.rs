@@ -10,7 +10,7 @@ use crate::queue::{BucketImage, Constraint};
 /// every millisecond brings `count` of them, so that nothing is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Level {
-    /// None: full, whatever the constraint says.
+    /// None if it is full, whatever the constraint says.
     fractions: Option<u128>,
     at_ms: u64,
 }
@@ -144,7 +144,7 @@ impl Level {
 }
 
 impl Bucket {
-    /// A full one, by this revision of its constraint.
+    /// A full bucket that follows this revision of its constraint.
     pub(crate) fn rebased_under(revision: u64) -> Bucket {
         Bucket { revision, ..Bucket::default() }
     }

@@ -10,7 +10,7 @@ use crate::job::{
 };
 use crate::payload::Type;
 
-/// `ttl_ms` of a job that has none: no TTL is 0, while all 64 bits may be one.
+/// `ttl_ms` of a job that has none. No real TTL is 0, but one may have all 64 bits set.
 pub(crate) const NO_TTL: u64 = 0;
 /// `ttr_ms` of a job that has none.
 pub(crate) const NO_TTR: u32 = u32::MAX;
@@ -25,8 +25,8 @@ pub(crate) const NO_TTR: u32 = u32::MAX;
 /// ```
 ///
 /// The offset is the payload's in its record. The last event is counted in records from the oldest
-/// one; the highest number says that it is not known, then the tail is taken. Of a job that is wide,
-/// priority, age, time and TTL stand behind the pointer, because one of them does not fit.
+/// one; the highest number says that it is not known, and the tail is used instead. For a wide job,
+/// priority, age, time and TTL are behind the pointer, because one of them does not fit.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveJob {
     names: NonZeroU64,
@@ -54,7 +54,7 @@ pub(crate) struct Wide {
     pub ttl_ms: u64,
 }
 
-/// What a job has that was leased at least once, or asked for something special.
+/// What is kept of a job only once it was leased, or if it asked for something special.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extra {
     pub attempts: u32,

@@ -165,7 +165,7 @@ pub struct Faults {
     pub backoff_ignored: bool,
     /// An attempt that never left the server counts.
     pub given_back_counts: bool,
-    /// A parked job whose lease ends is parked no more.
+    /// A parked job whose lease ends is no longer parked.
     pub parked_requeued: bool,
     /// A job with a time to run at is ready at once.
     pub scheduled_at_once: bool,
@@ -213,7 +213,7 @@ pub struct Faults {
     pub left_with_jobs: bool,
     /// Compaction loses where queues have moved to.
     pub places_not_compacted: bool,
-    /// Compaction loses who follows the feed.
+    /// Compaction loses the consumers of the feed.
     pub consumers_not_compacted: bool,
 }
 

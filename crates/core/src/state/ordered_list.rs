@@ -1,4 +1,4 @@
-//! an ordered list of jobs at about five bytes an entry.
+//! An ordered list of jobs at about five bytes an entry.
 //!
 //! Entries are numbers of jobs in chunks of up to 128, and chunks lie in blocks of up to 256; what
 //! entries are ordered by is looked up in the job itself. Appending in order fills chunks whole,
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// What a list is ordered by: whole numbers, one for each entry.
 pub trait OrderKey: Copy + Ord {
-    /// How far it is from one that is not above it, as far as that can be counted.
+    /// The distance from a key that is not above it, as far as that can be counted.
     fn distance_from(self, lower: Self) -> usize;
 }
 
@@ -34,10 +34,10 @@ const BLOCK_MAX: usize = 256;
 
 #[derive(Debug, Clone)]
 struct Chunk<K> {
-    /// At most the keys of its entries, above all keys of the chunk before.
+    /// A lower bound of the keys of its entries, above all keys of the chunk before.
     bound: K,
-    /// What may be among its entries, for walks that pass over chunks; never too few. The bits are
-    /// their user's business.
+    /// What may be among its entries, for walks that skip chunks: possibly too many bits, never too
+    /// few. The user of the list gives them their meaning.
     marks: u128,
     entries: Vec<u32>,
 }
@@ -138,13 +138,13 @@ impl<K: OrderKey> OrderedList<K> {
         self.insert_chunk_after(at, Chunk { bound, marks, entries: upper });
     }
 
-    /// Puts an entry behind all others, of which there are some.
+    /// Puts an entry after all others. The list is not empty.
     fn append(&mut self, key: K, entry: u32) {
         let block = self.blocks.len() - 1;
         self.insert_behind((block, self.blocks[block].len() - 1), key, entry);
     }
 
-    /// Puts an entry behind those of a chunk.
+    /// Puts an entry after those of a chunk.
     fn insert_behind(&mut self, at: ChunkAt, key: K, entry: u32) {
         let entries = &mut self.blocks[at.0][at.1].entries;
         if entries.len() < CHUNK_MAX {
@@ -281,13 +281,13 @@ impl<K: OrderKey> OrderedList<K> {
         Some((chunk.marks, &chunk.entries))
     }
 
-    /// Where a walk goes on behind a chunk.
+    /// Where a walk continues after a chunk.
     pub fn after(&self, (block, number): ChunkAt) -> ChunkAt {
         let is_last = self.blocks.get(block).is_none_or(|chunks| number + 1 >= chunks.len());
         if is_last { (block + 1, 0) } else { (block, number + 1) }
     }
 
-    /// Where a walk goes on before a chunk; none at the beginning.
+    /// Where a walk down continues before a chunk; none at the beginning.
     pub fn before(&self, (block, number): ChunkAt) -> Option<ChunkAt> {
         if let Some(number) = number.checked_sub(1) {
             return Some((block, number));
@@ -296,7 +296,7 @@ impl<K: OrderKey> OrderedList<K> {
         Some((block, self.blocks.get(block)?.len().checked_sub(1)?))
     }
 
-    /// What is in a chunk, found out by looking at all of it.
+    /// Sets what is in a chunk, found out by looking at all of it.
     pub fn set_marks(&mut self, (block, number): ChunkAt, marks: u128) {
         if let Some(chunk) = self.blocks.get_mut(block).and_then(|chunks| chunks.get_mut(number)) {
             chunk.marks = marks;
@@ -321,7 +321,7 @@ impl<K: OrderKey> OrderedList<K> {
             return Some((at, guess));
         }
         if there < key {
-            // Only beyond the last one: any other guess is not below its key.
+            // This happens only beyond the last entry: any other guess is not below its key.
             return None;
         }
         let before = &entries[..guess];
@@ -355,8 +355,8 @@ impl<K: OrderKey> OrderedList<K> {
         self.chunks_from(at).flat_map(|chunk| chunk.entries.iter().copied()).skip(left)
     }
 
-    /// How many entries have keys below this one. Of chunks before that of the key only the lengths are
-    /// read, so it is cheap among millions.
+    /// How many entries have keys below this one. Of the chunks before the key's only the lengths are
+    /// read, so it is cheap even among millions.
     pub fn count_below(&self, key: K, key_of: impl Fn(u32) -> K) -> usize {
         let Some((block, number)) = self.chunk_for(key) else { return 0 };
         let chunks = self.blocks[..block].iter().flatten().chain(&self.blocks[block][..number]);
@@ -397,7 +397,7 @@ fn grow(chunk: &mut Vec<u32>) {
 mod tests {
     use super::*;
 
-    /// Chunks that were joined have any capacity.
+    /// Joined chunks can have any capacity.
     #[test]
     fn a_chunk_grows_from_any_size_to_one_chunk_at_most() {
         for len in 0..CHUNK_MAX {

@@ -13,7 +13,7 @@ pub(super) const GROUPS_COUNTED_MAX: usize = 1_024;
 pub struct HeldBackSlice {
     /// Names, and how many ready jobs cannot start now.
     pub queues: Vec<(Bytes, usize)>,
-    /// The queue behind which to go on; none at the end.
+    /// The queue after which to continue; none at the end.
     pub next: Option<Bytes>,
     /// A queue had too many groups to look at all of them.
     pub is_partial: bool,
@@ -47,7 +47,7 @@ impl State {
     }
 
     /// The job that has the first key of a namespace, by name, with this prefix. A door whose names
-    /// hold within a scope (one function of many) puts the scope behind the name, and finds the name
+    /// hold within a scope (one function of many) puts the scope after the name, and finds the name
     /// in all scopes by one lookup.
     pub fn job_by_key_prefix(&self, namespace: i32, prefix: Bytes) -> Option<Found<'_>> {
         let start = Named::new(namespace, prefix.clone());
@@ -109,9 +109,9 @@ impl State {
             })
     }
 
-    /// Queues whose ready jobs a constraint holds back, by name, after this one: a slice of them, for
-    /// only so many groups are looked at. Of a queue with more groups than that some jobs may not be
-    /// counted.
+    /// Queues whose ready jobs a constraint holds back, by name, after this one: a slice of them,
+    /// because the number of groups looked at is bounded. If a queue has more groups than that, some
+    /// of its jobs may not be counted.
     pub fn held_back(&self, rule: &Constraint, after: Option<&[u8]>, now_ms: u64) -> HeldBackSlice {
         use std::ops::Bound;
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -171,7 +171,7 @@ impl State {
         self.due_hint_ms
     }
 
-    /// Makes the hint exact again. The log has nothing of it.
+    /// Makes the hint exact again. This is not logged.
     pub fn renew_due_hint(&mut self, hold_expiry: bool) {
         self.due_hint_ms = self.next_deadline(hold_expiry).unwrap_or(u64::MAX);
     }
@@ -208,7 +208,7 @@ impl State {
         &self.server
     }
 
-    /// What jobs get that say nothing themselves.
+    /// What jobs get that set nothing themselves.
     pub fn defaults(&self) -> &Defaults {
         &self.defaults
     }

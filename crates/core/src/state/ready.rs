@@ -40,9 +40,9 @@ pub struct Queue {
     /// Groups with labels, by their share.
     pub(super) by_labels: BTreeMap<(u32, Vec<Label>, bool), u32>,
     pub(super) shares: Numbered<Box<Share>>,
-    /// How jobs are ordered that become ready.
+    /// How jobs that become ready are ordered.
     pub(super) discipline: Discipline,
-    /// How others were ordered when they became ready, oldest first.
+    /// How the other ready jobs were ordered when they became ready, oldest first.
     pub(super) earlier: Vec<Discipline>,
     /// Counts the disciplines so far.
     pub(super) disciplines: u64,
@@ -71,7 +71,7 @@ pub struct Group {
     pub(crate) head: Option<u128>,
     /// The bucket that holds it back.
     pub(crate) blocked_by: Option<Label>,
-    /// The place of its share that it waits there under.
+    /// The place of its share under which it waits there.
     pub(super) waits_under: Turn,
     /// It competes on behalf of all groups that wait at this bucket.
     pub(crate) probes: Option<Label>,
@@ -80,7 +80,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// As it waits at the bucket that holds it back.
+    /// Its entry at the bucket that holds it back.
     pub(super) fn waiting(&self, number: u32) -> Option<Waiting> {
         self.head.map(|head| (self.waits_under, head, number))
     }

@@ -2,10 +2,10 @@
 
 use super::ordered_list::OrderedList;
 
-/// So many jobs need no list: the group of a key of a fair queue mostly has few, and three allocations
-/// for them would be found in three places of the memory.
+/// Up to so many jobs need no list: a group in a fair queue mostly has few jobs, and the three
+/// allocations of a list would be in three places of the memory.
 const FEW_MAX: usize = 5;
-/// Jobs that are left need no list any more: less than would make one.
+/// With only so many jobs left, a list is given up: fewer than it takes to make one.
 const FEW_AGAIN: usize = 2;
 
 /// Numbers of jobs in the order of the keys that `key_of` returns, as in an [`OrderedList`], and with

@@ -168,7 +168,7 @@ fn count_turns(queue: &Queue, turns: &Turns, number: u32, before: &mut ReadyBefo
     let come_before = |other: &Share, length: u64| {
         let Some(ahead) = at.checked_sub(other.turn.at) else { return 0 };
         let nth = ahead / length;
-        // Of two that come to the same time, the one is first that came there first.
+        // Of two shares that reach the same time, the one that reached it first comes first.
         let (theirs, ours) = ((nth, other.turn.nth), (own, share.turn.nth));
         let is_tie = ahead.is_multiple_of(length);
         let is_last_before = !is_tie

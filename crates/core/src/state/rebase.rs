@@ -16,7 +16,7 @@ impl State {
     pub(super) fn on_constraint_set(&mut self, set: &ConstraintSet, at: Place) {
         let number = set.constraint.number;
         // A change brings the rule, and not the levels of its buckets: their record stays.
-        // Compaction appends the levels behind the rule.
+        // Compaction appends the levels after the rule.
         let changed = set.revision > self.server.constraints_revision;
         let known = self.constraints.contains_key(&number);
         if changed && known {
@@ -98,8 +98,8 @@ impl State {
     }
 
     /// Rebases some of the buckets whose constraints changed, lets some groups compete again, and
-    /// lets some jobs follow new settings of their queue.
-    /// The log has nothing of it. Call it again while [`State::is_rebasing`].
+    /// lets some jobs follow new settings of their queue. This is not logged. Call it again while
+    /// [`State::is_rebasing`].
     pub fn rebase(&mut self) {
         self.release_groups();
         self.reorder(REORDERED_AT_ONCE);

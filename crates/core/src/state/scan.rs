@@ -41,8 +41,8 @@ fn status_marks(status: Status) -> u128 {
 pub struct ScanFilter {
     /// One of these statuses; none means any.
     pub statuses: Vec<Status>,
-    /// The door it came through. Only the image of a finished job knows that: the scan finds those
-    /// that may have come through it, and the caller checks.
+    /// The door it came through. For a finished job only its image says that: the scan finds those
+    /// that may have come through the door, and the caller checks.
     pub door: Option<Origin>,
     /// Its queue.
     pub queue: Option<Bytes>,
@@ -91,7 +91,7 @@ impl Walk {
         }
     }
 
-    /// From where the next stretch goes so that it begins at a job.
+    /// Where the next stretch has to start so that it begins at this job.
     fn again_at(self, id: JobId) -> JobId {
         match self {
             Walk::Up(_) => id,
@@ -127,7 +127,8 @@ impl State {
         while let Some((here, (marks, live))) = at.and_then(|at| Some((at, self.by_id.chunk(at)?)))
         {
             if looked_at + passed / PASSED_PER_JOB >= jobs_max {
-                // Read only here: a job's number is far away in memory, its chunk's marks are near.
+                // Read only now: a job's number is far away in memory, while its chunk's marks are
+                // near.
                 let first = walk.next_of(live.iter());
                 stretch.next = first.map(|handle| walk.again_at(JobId(self.id_of(*handle))));
                 return stretch;
@@ -194,7 +195,8 @@ impl State {
         };
         let own = match door {
             Some(door) => marks_of(status, door, queue),
-            // A finished job does not know its door: it may be any that the chunk is marked with.
+            // Memory does not have a finished job's door: it may be any that the chunk is marked
+            // with.
             None => (marks & status_marks(status)) | queue_mark(queue),
         };
         let fits = sieve.statuses[status as usize]

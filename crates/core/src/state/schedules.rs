@@ -28,11 +28,11 @@ pub struct ScheduleView<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Schedules {
     by_name: BTreeMap<String, Kept>,
-    /// When each is to be looked at next; at 0 one whose pending job may come.
+    /// When each is to be looked at next: at 0 if its pending job may come.
     timers: BTreeSet<(u64, String)>,
     /// Schedules with a pending job, by the job that it waits for.
     awaited: BTreeMap<u64, String>,
-    /// What all of them take, about.
+    /// Roughly how many bytes they all take.
     bytes: u64,
 }
 
@@ -135,7 +135,7 @@ impl State {
         self.schedules.by_name.get(name).map(view)
     }
 
-    /// Schedules in the order of their names, those behind `after`.
+    /// Schedules in the order of their names, those after `after`.
     pub fn schedules<'a>(
         &'a self,
         after: Option<&'a str>,
@@ -150,13 +150,13 @@ impl State {
         self.schedules.by_name.len()
     }
 
-    /// What schedules take on disk, about.
+    /// Roughly how many bytes schedules take on disk.
     pub fn schedules_bytes(&self) -> u64 {
         self.schedules.bytes
     }
 
-    /// When a schedule is to be looked at next. Unlike jobs' deadlines this is no part of a tick:
-    /// the times that follow are computed outside the core.
+    /// When a schedule is to be looked at next. Unlike jobs' deadlines this is not part of a tick,
+    /// because the times that follow are computed outside the core.
     pub fn next_firing(&self) -> Option<u64> {
         self.schedules.timers.first().map(|(wakes_ms, _)| *wakes_ms)
     }

@@ -2,9 +2,9 @@
 //!
 //! In a fair queue the ready jobs of a key are its share, and shares take turns. A share has a place
 //! in virtual time. The share with the smallest place is next; the queue's virtual time moves to
-//! that place, and the share's own place to one turn behind it: [`TURN`] / weight. A share that
-//! comes is placed one turn behind the queue's virtual time, so it waits for at most one turn of
-//! each other share, whatever their jobs are, and a key that was away has saved up nothing (this is
+//! that place, and the share's own place to one turn after it: [`TURN`] / weight. A new share is
+//! placed one turn after the queue's virtual time, so it waits for at most one turn of each other
+//! share, whatever their jobs are, and a key that was away has saved up nothing (this is
 //! self-clocked fair queueing). A share whose groups are all held back keeps its place: it is next
 //! when one of them is free, and has one turn to make up for, not all that it missed.
 //!
@@ -26,8 +26,8 @@ use crate::queue::QueueSettings;
 /// A turn of a share of weight 1, in virtual time. All weights up to 16 divide it.
 pub(crate) const TURN: u64 = 720_720;
 
-/// Earlier disciplines of a queue at once, all of which have jobs left. More come about only while
-/// a log is folded.
+/// A queue has at most this many earlier disciplines at once, all of which have jobs left. There
+/// are more only while a log is folded.
 pub(super) const EARLIER_MAX: usize = 4;
 
 /// The place of a share in virtual time. Shares at the same time keep the order in which they came
@@ -154,7 +154,7 @@ impl Discipline {
 impl Queue {
     // ---- disciplines ----
 
-    /// Begins to order jobs as its settings say. Returns whether that is another way than before.
+    /// Begins to order jobs as its settings say. Returns whether that changes the order.
     pub(super) fn follow_settings(&mut self) -> bool {
         let is_new = !self.discipline.follows(&self.settings);
         if is_new {
@@ -219,7 +219,7 @@ impl Queue {
         std::iter::once(&mut self.discipline).chain(earlier).find(|one| one.number == number)
     }
 
-    /// A job of an earlier discipline, one that was to come soon.
+    /// A job of an earlier discipline, one of the next in its order.
     pub(super) fn next_to_reorder(&self) -> Option<u32> {
         let discipline = self.earlier.iter().find(|discipline| discipline.ready > 0)?;
         let is_full = |share: &u32| self.share(*share).is_some_and(|share| share.ready > 0);
@@ -314,7 +314,7 @@ impl Queue {
         self.share(number).map_or(1, |share| fair.weight_of(&share.key))
     }
 
-    /// What a share of this number moves on by in its turn.
+    /// How far the share of this number moves on in its turn.
     pub(super) fn turn_length(&self, number: u32) -> u64 {
         TURN / u64::from(self.weight_of(number).max(1))
     }
@@ -396,8 +396,8 @@ impl Queue {
         self.by_labels.get(&(share, labels.to_vec(), large)).copied()
     }
 
-    /// The share whose turn it is, if it is that of this key: where a job mostly leaves from. To
-    /// compare one key takes less than to find it among a hundred thousand.
+    /// The share whose turn it is, if it is that of this key. Most jobs leave from there, and
+    /// comparing one key takes less time than finding it among a hundred thousand.
     fn share_in_turn(&self, key: &Bytes) -> Option<u32> {
         let turns = self.discipline.turns.as_deref()?;
         let (_, next) = turns.order.iter().filter_map(BTreeSet::first).min()?;
@@ -467,7 +467,7 @@ impl Queue {
         }
     }
 
-    /// A group competes no more.
+    /// A group no longer competes.
     pub(super) fn stand_back(&mut self, number: u32) {
         let Some(group) = self.group(number) else { return };
         let (share, large, head) = (group.share, group.large, group.head);

@@ -104,7 +104,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// How many entries there are. Numbers are used again, so none is as high as there were entries at once.
+    /// How many entries there are. Numbers are used again, so every number is below the highest count of
+    /// entries so far.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -33,7 +33,7 @@ impl Stop {
     }
 }
 
-/// What may not start because it is still to be matched.
+/// The jobs that may not start because they are still to be matched.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unmatched {
     /// By the constraint's number.
@@ -41,7 +41,7 @@ pub(crate) struct Unmatched {
     /// Groups that do not compete, by the number of their first job: queue and group. A group is
     /// entered when a lease meets it.
     groups: BTreeMap<u64, (u32, u32)>,
-    /// Of these, groups of jobs with numbers below this are to compete again.
+    /// Those groups whose first job has a number below this are to compete again.
     freed_below: u64,
 }
 
@@ -129,7 +129,7 @@ impl State {
     // ---- held groups ----
 
     /// The first job of a group is still to be matched: the group does not compete until it is, or
-    /// until another job comes first. The log has nothing of it.
+    /// until another job comes first. This is not logged.
     pub(crate) fn hold_unmatched(&mut self, queue_number: u32, number: u32) {
         let State { jobs, queues, unmatched, .. } = self;
         let Some(queue) = queues.find_mut(queue_number) else { return };
@@ -139,7 +139,7 @@ impl State {
         let id = jobs.live[first].id();
         group.unmatched_head = Some(id);
         unmatched.groups.insert(id, (queue_number, number));
-        // Others wait for what it finds out about its bucket.
+        // Other groups wait for what this one finds out about its bucket.
         if let Some(label) = queue.end_probe(number) {
             self.promote(label, queue_number);
         }
@@ -150,8 +150,8 @@ impl State {
         self.unmatched.freed_below > 0
     }
 
-    /// Some groups compete again. The next lease holds those anew whose first job still may not
-    /// start.
+    /// Lets some groups compete again. The next lease again holds those whose first job still may
+    /// not start.
     pub(super) fn release_groups(&mut self) {
         for _ in 0..FREED_AT_ONCE {
             match self.unmatched.groups.first_key_value().map(|(id, at)| (*id, *at)) {

@@ -9,7 +9,7 @@ use crate::job::JobId;
 /// The longest state: it is kept in memory.
 const STATE_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest event: one that has the old and the new state always fits.
+/// The longest event: an event with both the old and the new state always fits.
 const EVENT_BYTES_MAX: usize = 256 * 1024;
 
 /// How many events of a job are kept in memory; then they go to the log as a page.

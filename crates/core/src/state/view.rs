@@ -30,8 +30,8 @@ pub struct FinishedView<'a> {
     number: u32,
 }
 
-/// What changes of a finished job without being in its image in the log: its retention, which a
-/// read result shortens, and its deletion.
+/// Changes to a finished job that are not in its image in the log: its retention, which a read of
+/// the result shortens, and its deletion.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChanges {
     kept_until_ms: Option<u64>,

@@ -62,7 +62,7 @@ fn a_job_waits_from_when_it_was_to_run() {
     assert_eq!(drain(&mut server, "q"), [2, 1]);
 }
 
-/// One whose workers die must not come first for ever.
+/// A job whose workers die must not come first for ever.
 #[test]
 fn a_job_that_goes_to_the_tail_begins_to_wait_there() {
     let mut server = aging();
@@ -143,7 +143,7 @@ fn jobs_that_are_there_follow_in_bounded_steps_and_none_is_lost_meanwhile() {
     assert!(server.state.is_rebasing(), "one step is not enough");
     let mut seen = vec![server.lease("q").expect("no job waits for the others to follow").0];
     server.given(job(JOBS + 1, 9));
-    // Off and on again, while it is under way.
+    // Aging is turned off and on again while jobs are being reordered.
     server.given(set("q", None));
     server.given(set("q", Some(STEP_MS)));
     let listed: Vec<u64> = server.state.ready_jobs(b"q", 0).map(|job| job.id().0).collect();

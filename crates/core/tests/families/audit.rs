@@ -1,4 +1,4 @@
-//! What people did: entries beside the changes they speak of, bounded by number and age.
+//! What people did: entries beside the changes that they describe, bounded by number and age.
 
 use bytes::Bytes;
 use spindle_core::audit::{Action, Actor, ActorKind, AuditEntry};
@@ -24,7 +24,7 @@ fn delete(id: u64, entry: AuditEntry) -> Command {
     audited(Some(Command::Delete { id: JobId(id), cause: Cause::Deleted }), entry)
 }
 
-/// An entry that speaks of no change of the state.
+/// An entry without a change of the state.
 fn noted(name: &str) -> Command {
     audited(None, by(name, Action::AcceptClock))
 }

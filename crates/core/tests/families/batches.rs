@@ -406,19 +406,19 @@ fn a_job_that_would_wait_for_itself_is_refused() {
     };
     circle(&mut server, 1, 1);
     circle(&mut server, 1, 2);
-    // By one that waits for the one that waits.
+    // Through a job that waits for the waiting job.
     server.given(submit(3, "bill", after(&[2], OnDead::Run)));
     circle(&mut server, 1, 3);
-    // By a batch with one that waits.
+    // Through a batch with a waiting job.
     server.given(open(4));
     server.given(submit(5, "bill", of_and_after(4, &[3])));
     circle(&mut server, 1, 4);
-    // By the batch that the batch is in.
+    // Through the batch that the batch is in.
     server.given(open_with(6, within(1)));
     for id in [1, 2, 3, 4] {
         circle(&mut server, 6, id);
     }
-    // The other way round there is none.
+    // The other way round there is no circle.
     server.given(submit(7, "mail", of(1)));
     server.given(submit(8, "mail", of_and_after(1, &[6, 7])));
     server.given(submit(9, "mail", of_and_after(4, &[1])));
@@ -521,7 +521,7 @@ fn the_fold_knows_a_batch_whose_first_records_are_gone() {
     for item in server.state.items_needing(first) {
         server.given(Command::Compact(item));
     }
-    // 2 and 3 are known to the log from here on only by their end.
+    // From here on the log has only the ends of 2 and 3.
     server.given(delete(2));
     server.given(done(3));
     let folded = server.folded(first);

@@ -9,7 +9,7 @@ use spindle_core::{Command, Defaults, JobId, Rejection, Type};
 
 use crate::harness::{Server, complete, defaults, submit};
 
-/// More than one step settles.
+/// More values than one step settles.
 const VALUES: u64 = 600;
 
 fn label(value: u64) -> Vec<Label> {
@@ -68,7 +68,7 @@ fn a_changed_constraint_of_many_values_is_settled_in_bounded_steps() {
     assert_eq!(server.then(rate(1, 1, 2)), ["ConstraintSet"]);
     assert!(server.state.is_rebasing(), "one step is not enough");
     assert_eq!(server.refused(rate(1, 1, 3)), Rejection::Rebasing);
-    // A bucket and the line that waits at it: 256 of both a step.
+    // A step settles 256 items, and each bucket and each line that waits at one is an item.
     let steps = steps(&mut server);
     assert!((3..=5).contains(&steps), "{steps} steps");
     assert_eq!(server.then(rate(1, 1, 3)), ["ConstraintSet"]);
@@ -94,7 +94,8 @@ fn a_looser_limit_lets_everything_start_that_waited_and_a_removed_one_too() {
 #[test]
 fn levels_do_not_depend_on_how_far_a_change_is_settled() {
     let mut rebased = many_empty_buckets();
-    // Half of a token comes back, then the rule changes: what was not full stays what it was.
+    // Half of a token comes back, then the rule changes: a bucket that was not full keeps its
+    // level.
     rebased.pass(500_000);
     rebased.given(rate(1, 2, 5));
     let mut not_rebased = Server::new();
@@ -118,7 +119,7 @@ fn levels_do_not_depend_on_how_far_a_change_is_settled() {
 #[test]
 fn buckets_that_were_full_when_the_rule_changed_are_full_before_their_turn_comes() {
     let mut server = many_empty_buckets();
-    // Full again by time alone, which the waiting jobs keep from being forgotten.
+    // Full again by time alone; the waiting jobs keep the buckets from being forgotten.
     server.now_ms += 1_000_000;
     server.given(rate(1, 1, 3));
     assert!(server.state.is_rebasing());

@@ -70,7 +70,7 @@ fn keys_take_turns_whatever_their_number_of_jobs() {
     server.given(job(503, "b"));
     let given: Vec<u64> = (0..6).filter_map(|_| next(&mut server)).collect();
     assert_eq!(given, [1, 501, 502, 2, 503, 3]);
-    // One that comes now waits for one turn of each other key.
+    // A key that comes now waits for one turn of each other key.
     server.given(job(504, "d"));
     let given: Vec<u64> = (0..3).filter_map(|_| next(&mut server)).collect();
     assert_eq!(given, [4, 504, 5]);
@@ -129,7 +129,7 @@ fn a_key_that_was_away_has_saved_up_nothing() {
     assert_eq!(given, [41, 100, 42, 101, 43]);
 }
 
-/// It has a job again each time right after its last one started.
+/// The key has a new job each time right after its last one started.
 #[test]
 fn a_key_with_one_job_at_a_time_gets_no_more_than_its_turns() {
     let mut server = fair();
@@ -178,14 +178,14 @@ fn a_key_whose_jobs_are_held_back_is_passed_over_and_loses_no_turn() {
     let passed: Vec<u64> = (0..10).filter_map(|_| next(&mut server)).collect();
     assert_eq!((first, passed), (1, (11..=20).collect()));
     server.given(complete(claim));
-    // It is next, once; and not ten times for the turns that it missed.
+    // The key is next once, not ten times for the turns that it missed.
     assert_eq!(next(&mut server), Some(2));
     server.given(running_max(1, 9));
     let rest: Vec<u64> = (0..6).filter_map(|_| next(&mut server)).collect();
     assert_eq!(rest, [21, 22, 3, 23, 24, 4]);
 }
 
-/// All jobs wait at one bucket: who of them competes for it when it is free follows the turns.
+/// All jobs wait at one bucket: which of them competes for it when it is free follows the turns.
 #[test]
 fn keys_take_turns_at_a_bucket_that_they_share() {
     let mut server = fair();
@@ -222,7 +222,7 @@ fn a_probe_is_handed_over_when_its_key_has_had_its_turn() {
     assert_eq!(next(&mut server), Some(3), "it is the turn of `b`");
 }
 
-/// What docs/fairness.md says of limits per key.
+/// What docs/fairness.md says about limits per key.
 #[test]
 fn a_limit_for_each_key_goes_together_with_turns() {
     let mut server = fair();

@@ -90,7 +90,7 @@ fn the_last_attempt_that_ends_without_a_word_leaves_the_job_dead_with_its_last_r
     assert_eq!(outcome.message, "2 of 2 attempts: the last one timed out");
 }
 
-/// How a job ends whose every attempt ends without a word of its worker.
+/// How a job ends when every attempt ends without a report from its worker.
 fn worn_out(attempts_max: Option<u32>, lose: impl Fn(&mut Server, Claim)) -> (u32, Outcome) {
     let mut server = Server::new();
     server.given(submit(1, "mail", |job| {
@@ -139,7 +139,7 @@ fn a_job_of_the_api_has_five_tries_and_waits_longer_after_each() {
         server.pass(waits[waits.len() - 1]);
     }
     assert_eq!(server.finished(1).fails, 5);
-    // Up to a fifth is taken off, so that what failed together does not come back together.
+    // Up to a fifth is taken off, so that jobs that failed together do not come back together.
     for (wait, most) in waits.iter().zip([5_000, 15_000, 45_000, 135_000]) {
         assert!((most * 4 / 5..=most).contains(wait), "{wait} of {most}");
     }
@@ -260,7 +260,7 @@ fn many_leases_of_a_holder_end_by_number_whatever_their_places_in_memory() {
     for id in 1..=6 {
         server.given(submit(id, "mail", |_| {}));
     }
-    // Places of jobs that went are given to the next ones: 7 lies where 2 lay, before 3.
+    // The slots of deleted jobs are given to the next ones: 7 lies where 2 lay, before 3.
     server.given(Command::Delete { id: JobId(2), cause: Cause::Deleted });
     server.given(submit(7, "mail", |_| {}));
     while server
@@ -390,7 +390,7 @@ fn a_job_with_many_attempts_remembers_a_bounded_part_of_what_was_said() {
     assert_eq!(attempts, (1..=16).chain(25..=40).collect::<Vec<u32>>());
     let bytes = prost::Message::encoded_len(&image);
     assert!(bytes <= 32 * (256 + 256 + 64 + 64) + 2 * 4096 + 256, "{bytes} bytes");
-    // Compaction changes nothing of it.
+    // Compaction does not change it.
     let compaction =
         Compact::Job { id: JobId(1), revision: image.revision, payload: None, result: None };
     let first = server.position;

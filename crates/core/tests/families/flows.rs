@@ -141,7 +141,7 @@ fn a_done_one_that_is_gone_before_anybody_was_told_counts_as_done() {
     server.given(submit(1, "mail", |_| {}));
     server.given(submit(2, "bill", after(&[1], OnDead::Cancel)));
     server.given(done(1));
-    // What is due may have to wait on a full disk, and people delete all the same.
+    // On a full disk due events may have to wait, while people still delete jobs.
     let gone = spindle_core::event::Gone { ids: vec![1], cause: Cause::Deleted as i32 };
     let place = spindle_core::Place { position: server.position, offset: 0 };
     server.state.evolve(&Event::Gone(gone), place);
@@ -295,7 +295,7 @@ fn a_deleted_job_is_told_and_its_undo_finds_out_where_it_stands() {
         server.assert_folds();
     }
 
-    // One that is waited for has not ended while its deletion can be undone.
+    // A job that is waited for has not ended while its deletion can be undone.
     let mut server = with_three(OnDead::Cancel);
     server.given(deletion(1));
     assert_eq!(server.pass(59_999), [""; 0]);

@@ -100,7 +100,7 @@ fn a_retried_job_shows_its_old_result_until_its_new_end() {
     }));
     let claim = Claim::Unfinished { id: JobId(1) };
     server.given(finish(claim, |finish| finish.result = Some(old.clone())));
-    // Its new payload lies behind the result: the job needs both, and finds each.
+    // Its new payload lies after the result: the job needs both, and finds each.
     let new = BytesRef::logged(server.position, 9, 5, Type::Bytes);
     let image = Box::new(server.finished(1));
     server.given(Command::Retry { image, payload: Some(new.clone()) });

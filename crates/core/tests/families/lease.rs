@@ -188,7 +188,7 @@ fn left_for_one(server: &Server, queue: &'static str, id: u64) -> Reservations {
     reserved
 }
 
-/// What a lease takes that leaves these.
+/// The job that a lease takes if it leaves these to others.
 fn taken_beside(server: &Server, queue: &str, reserved: &Reservations) -> Option<u64> {
     let Command::Lease(request) = lease_of(&[queue]) else { unreachable!("it is a lease") };
     let mut out = Decision::default();
@@ -232,7 +232,7 @@ fn a_lease_leaves_as_many_starts_as_are_reserved_under_each_label() {
     assert_eq!(taken_beside(&server, "mail", &reserved), Some(3));
     assert_eq!(taken_beside(&server, "bill", &reserved), None);
     assert_eq!(taken_beside(&server, "bill", &Reservations::NONE), Some(4));
-    // Jobs that may not run anyway are none that could be left.
+    // Jobs that may not run anyway cannot be left.
     server.given(Command::Delete { id: JobId(1), cause: spindle_core::job::Cause::Deleted });
     server.given(lease_of(&["bill"]));
     let reserved = left_for_one(&server, "mail", 3);

@@ -142,7 +142,7 @@ fn a_priority_class_is_full_when_the_queue_has_as_many_jobs_of_whatever_class() 
     assert_eq!(server.refused(of_class(4, 7)), Rejection::QueueFull);
     server.given(complete(claim));
     assert_eq!(server.then(of_class(4, 7)), ["Submitted"]);
-    // 0 and what is absent are no limit.
+    // 0 and absent values are no limit.
     server.given(set_queue(classes(vec![0])));
     assert_eq!(server.then(of_class(5, 7)), ["Submitted"]);
     assert_eq!(server.then(of_class(6, -7)), ["Submitted"]);
@@ -164,7 +164,7 @@ fn a_queue_keeps_the_finished_jobs_that_ended_last() {
     let mut server = Server::new();
     for id in 1..=5 {
         let queue = if id == 5 { "bill" } else { "mail" };
-        // Without an end of their own, as Jobq's: only a cap makes them go.
+        // Jobq's jobs have no retention of their own: only a cap makes them go.
         server.given(submit_by(Origin::Jobq, id, queue, |_| {}));
     }
     server.given(set_queue(QueueSettings { finished_max: Some(2), ..QueueSettings::default() }));

@@ -193,14 +193,14 @@ fn a_queue_that_is_offered_goes_on_with_settings_that_stay_until_it_is_sealed() 
     assert_eq!(server.refused(set(&mail, QueueSettings::default())), Rejection::Moves);
     assert_eq!(server.refused(leave(&mail, 1)), Rejection::Stale, "nobody else takes its jobs yet");
     assert_eq!(server.refused(seal(&mail, 2)), Rejection::Stale, "it knows of the first move only");
-    // It is to go elsewhere, before anybody has opened it.
+    // The queue is moved elsewhere, before any shard has opened it.
     server.given(know(&mail, 2, 1));
     assert_eq!(stage(&server, &mail), Some(Stage::Offered));
     assert_eq!(server.then(seal(&mail, 2)), ["PlaceKnown"]);
     assert_eq!((stage(&server, &mail), told(&server)), (Some(Stage::Sealed), None));
     assert_eq!(server.refused(seal(&mail, 2)), Rejection::Stale);
     assert_eq!(server.refused(submit(2, &mail, |_| {})), Rejection::OtherShard(1));
-    // And elsewhere again: what is sealed stays so, what is left, too.
+    // It is moved elsewhere again: a sealed queue stays sealed, and one that was left stays left.
     server.given(know(&mail, 3, 2));
     assert_eq!(server.refused(submit(2, &mail, |_| {})), Rejection::OtherShard(2));
     server.given(delete(1));
@@ -244,7 +244,7 @@ fn a_shard_that_a_queue_leaves_takes_only_what_belongs_to_its_jobs() {
     server.given(Command::OpenBatch(Box::new(nested)));
     let (first, _) = server.lease(&mail).expect("what is here is worked here");
     assert_eq!(first, 1);
-    // Whose place it takes is here.
+    // The job that it replaces is here.
     server.given(submit(6, &mail, |job| {
         job.keys = vec![key(Origin::Api, b"l", Scope::WhileUnfinished)];
         job.after = vec![JobId(1)];

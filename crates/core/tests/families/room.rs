@@ -156,7 +156,7 @@ fn a_job_moves_only_into_a_queue_that_has_room() {
     assert_eq!(server.refused(move_to(1, "bill")), Rejection::QueueFull);
     server.given(set("bill", bytes_max(149)));
     assert_eq!(server.refused(move_to(1, "bill")), Rejection::QueueFull);
-    // Within its queue nothing comes, however full that is.
+    // An edit within the queue adds nothing to it, however full it is.
     server.given(set("bill", jobs_max(1)));
     server.given(move_to(2, "bill"));
     server.given(set("bill", bytes_max(150)));

@@ -125,7 +125,7 @@ fn a_removed_schedule_fires_no_more() {
     assert_eq!(server.state.next_firing(), None);
     assert_eq!(server.refused(remove), Rejection::NoSchedule);
     assert_eq!(server.refused(old.clone()), Rejection::NoSchedule);
-    // One of the same name is another one.
+    // A new schedule of the same name is another schedule.
     server.given(set(&schedule(|_| {}), Some(due(START_MS + HOUR))));
     assert_eq!(server.refused(old), Rejection::Stale);
     assert_eq!(progress(&server).last_job, None);
@@ -145,7 +145,7 @@ fn a_paused_schedule_does_not_fire_and_runs_when_a_person_says_so() {
     assert_eq!(progress(&server).next, before);
 }
 
-/// Fires what was due an hour and some more ago, as often as it is missed.
+/// Fires the times that are due five hours after the start. All but the last are missed.
 fn missed(change: impl FnOnce(&mut Schedule)) -> (Vec<Outcome>, Progress) {
     let mut server = server_with(change);
     server.now_ms = START_MS + 5 * HOUR + 1;
@@ -282,7 +282,7 @@ fn a_job_that_is_refused_does_not_hold_its_schedule_up() {
     assert_eq!((last.outcome(), &last.reason[..]), (Outcome::Refused, "the queue is full"));
     assert_eq!(server.status(1), Some(Status::Ready), "what it would replace stays");
     assert_eq!(progress(&server).next, Some(due(START_MS + 3 * HOUR)));
-    // Labels that are old can be made anew, and a person hears why there is no job.
+    // Outdated labels can be made anew, and a person is told why there is no job.
     server.now_ms = START_MS + 3 * HOUR;
     let stale = fire(&server, 2, |fire| fire.job.constraints_revision = 5);
     assert_eq!(server.refused(stale), Rejection::StaleConstraints);
@@ -379,7 +379,7 @@ fn schedules_are_kept_up_to_their_bytes_and_one_byte_more_is_refused() {
     let mut server = with_schedules(1_023, SCHEDULE_PAYLOAD_BYTES_MAX);
     let room = SCHEDULES_BYTES_MAX - server.state.schedules_bytes();
     assert!(room < SCHEDULE_PAYLOAD_BYTES_MAX as u64, "{room}");
-    // As long a number for the length of the payload as the real one has.
+    // The length of this payload takes as many bytes as that of the real one.
     let around = numbered(1_023, 20_000).encoded_len() as u64 - 20_000;
     let payload = usize::try_from(room - around).expect("it is small");
     assert!((16_384..=SCHEDULE_PAYLOAD_BYTES_MAX).contains(&payload), "{payload}");

@@ -86,7 +86,7 @@ fn ids_that_were_never_used_are_given_back_and_given_again() {
     assert_eq!(server.then(back(1_000_000)), [""; 0], "there is nothing to give back");
     assert_eq!(server.then(back(3)), ["IdsReserved"]);
     assert_eq!(server.refused(submit(3, "mail", |_| {})), Rejection::IdNotReserved);
-    // Emitted again and folded anew it stays so.
+    // This holds after compaction and a new fold.
     let first = server.position;
     server.given(Command::Compact(Compact::Server));
     assert_eq!(server.folded(first).server().ids_until, 3);
@@ -105,7 +105,7 @@ fn ids_begin_with_any_shards_and_stay_in_it() {
     assert_eq!(server.refused(reserve(JOB_ID_END + 1)), Rejection::OutOfRange("id"));
     assert_eq!(server.then(reserve(shard + 100)), ["IdsReserved"]);
     server.given(submit(shard + 1, "mail", |_| {}));
-    // Given back to the very first one, it is the same shard still.
+    // Even with all ids given back, from the very first one, it is still the same shard.
     server.given(Command::Delete { id: JobId(shard + 1), cause: Cause::Deleted });
     assert_eq!(server.then(Command::ReturnIds { from: shard + 1 }), ["IdsReserved"]);
     let end = shard + JOB_ID_SEQUENCE_END;
@@ -242,7 +242,7 @@ fn a_submit_that_replaces_takes_the_key_of_a_waiting_job_in_one_step() {
     assert_eq!(server.refused(keyed(2, b"a", false)), Rejection::KeyTaken(JobId(1)));
     assert_eq!(server.then(keyed(2, b"a", true)), ["Gone", "Submitted"]);
     assert_eq!((server.status(1), server.status(2)), (None, Some(Status::Ready)));
-    // Other keys, and the same name in another namespace, are none of its business.
+    // Jobs with other keys, or with the same name in another namespace, are left alone.
     server.given(keyed(3, b"b", true));
     assert_eq!((server.status(2), server.status(3)), (Some(Status::Ready), Some(Status::Ready)));
     // Scheduled and parked jobs wait as well.
@@ -316,7 +316,7 @@ fn a_job_keeps_its_trace_from_its_submit_on_through_its_end_and_a_retry() {
 #[test]
 fn a_job_of_an_older_log_has_no_trace_and_one_without_takes_no_byte_for_it() {
     use prost::Message;
-    // What a server wrote that knew nothing of traces: the result is dropped, and one tag.
+    // Written by a server that knew nothing of traces: the result is dropped, and one tag.
     let older: &[u8] = &[0x42, 1, b't', 0x68, 1];
     let options = JobOptions::decode(older).expect("it is whole");
     assert_eq!((options.trace.as_ref(), options.drop_result), (None, true));

@@ -25,7 +25,7 @@ fn jobs_due_at_the_same_time_become_ready_by_number_whatever_their_places_in_mem
     let due = |id| submit(id, "mail", |job| job.run_at_ms = Some(START_MS + 50));
     let mut server = Server::new();
     (1..=5).for_each(|id| drop(server.given(due(id))));
-    // The places of jobs that went are given to the next ones; after a fold all lie anew.
+    // The slots of deleted jobs are given to the next ones; a fold places all of them anew.
     let delete = |id| Command::Delete { id: JobId(id), cause: Cause::Deleted };
     [4, 1, 2].into_iter().for_each(|id| drop(server.given(delete(id))));
     (6..=8).for_each(|id| drop(server.given(due(id))));
@@ -87,7 +87,7 @@ fn a_restart_ends_bound_leases_and_gives_the_others_time() {
     let deadline = |server: &Server, id| server.image(id).lease.expect("held").deadline_ms;
     assert_eq!(deadline(&server, 2), Some(START_MS + 95 + 100), "at most its own time to run");
     assert_eq!(deadline(&server, 3), Some(START_MS + 90_000), "that is far enough");
-    // The token is of the epoch before, and good: the lease is in the log.
+    // The token is from the epoch before, and valid: the lease is in the log.
     assert_eq!(server.then(complete(unbound)), ["Finished"]);
 }
 

@@ -193,7 +193,7 @@ fn a_finished_job_gets_its_retention_back_even_one_that_was_shortened_meanwhile(
     assert_eq!(server.state.next_deadline(false), Some(START_MS + MINUTE_MS));
     server.given(undo(1));
     assert_eq!(server.state.next_deadline(false), Some(START_MS + 90_000));
-    // What its retention ends first goes then.
+    // A job whose retention ends first goes then.
     server.pass(89_000);
     server.given(delete(1));
     assert_eq!(server.pass(1_000), ["Gone"]);

@@ -57,7 +57,7 @@ fn nothing_that_is_still_to_be_matched_starts_under_a_constraint_that_lets_none_
         server.state.unmatched_by(b"mail", JobId(id)).map(|rule| rule.number).collect::<Vec<_>>()
     };
     assert_eq!((held(&server, 1), held(&server, 5)), (vec![1], vec![]));
-    // What comes now is matched, and goes before the others if it is its turn.
+    // A job that comes now is matched, and starts before the others if it is its turn.
     add(&mut server, 5, "mail", 0);
     add(&mut server, 6, "mail", 9);
     assert_eq!(leased(&mut server, "mail"), Some(6));
@@ -82,14 +82,14 @@ fn a_put_between_two_matchings_holds_from_the_new_beginning() {
     }
     server.given(stop(0, matcher(2, "mail")));
     server.given(matched(&server, 3));
-    // Another constraint comes: matching begins anew, and the old one was not through.
+    // Another constraint is set: matching begins anew before it was complete for the first.
     server.given(stop(0, matcher(2, "bill")));
     assert_eq!(leased(&mut server, "mail"), Some(1), "it was matched after the put");
     server.given(matched(&server, 2));
     assert_eq!(leased(&mut server, "mail"), None, "2 is to be matched again");
     server.given(matched(&server, u64::MAX));
     assert_eq!(leased(&mut server, "mail"), Some(2));
-    // What is matched once stays so.
+    // A job that was matched once stays matched.
     server.given(stop(0, matcher(2, "bill")));
     assert_eq!(leased(&mut server, "mail"), Some(3));
 }

@@ -1,4 +1,4 @@
-//! Draws from a list of choices. Smaller choices draw what is simpler: nothing, the first, "no".
+//! Draws from a list of choices. Smaller choices draw simpler things: nothing, the first, "no".
 
 /// Zeros follow the last choice.
 pub struct Draw<'a>(&'a [u32]);

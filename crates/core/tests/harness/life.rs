@@ -1,8 +1,8 @@
 //! Random lives of a server, and properties that hold in any of them.
 //!
-//! A life is a list of moves, a move the choices it may draw from. A property that fails is tried
-//! on shorter lives with smaller choices until none fails any more; that one is printed, command by
-//! command. The lives are the same in every run.
+//! A life is a list of moves, and a move is a list of choices that it may draw from. A property
+//! that fails is tried on shorter lives with smaller choices until none fails any more; that one is
+//! printed, command by command. The lives are the same in every run.
 
 use std::cell::Cell;
 use std::panic;
@@ -22,7 +22,7 @@ const MOVES: usize = 400;
 /// A life that fails is made smaller for about this long.
 const SHRINK_MS: u32 = 20_000;
 
-/// What one command and the time before it are drawn from. None draws more.
+/// The choices that one command, and the time before it, are drawn from. No command draws more.
 pub type Move = [u32; 24];
 
 /// What a check sees of each step: the server before and after, the command, and its outcome.

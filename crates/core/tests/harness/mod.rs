@@ -101,7 +101,7 @@ impl Server {
     fn run(&mut self, command: &Command) -> Result<Vec<Event>, Rejection> {
         self.state.wake_buckets(self.now_ms);
         let mut outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
-        // A hint may bring better jobs to light: with hints, the decision is not the last word.
+        // A hint may bring better jobs to light, so a decision with hints is not final.
         while !self.decision.blocked.is_empty() {
             self.state.apply_hints(&self.decision, self.now_ms);
             outcome = decide(&self.state, command, self.now_ms, &mut self.decision);
@@ -172,7 +172,7 @@ impl Server {
         state
     }
 
-    /// Checks that the log says the same after all of it was appended again.
+    /// Checks that the log folds to the same state after everything was appended again.
     pub fn assert_folds(&mut self) {
         assert_eq!(self.folded(0).dump(self.now_ms), self.state.dump(self.now_ms));
         let first = self.position;

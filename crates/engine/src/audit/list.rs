@@ -42,9 +42,9 @@ impl AuditFilter {
 /// Some entries, the newest first.
 #[derive(Debug)]
 pub struct AuditPage {
-    /// Those that are meant, among those that were looked at.
+    /// The entries that match, among those that were looked at.
     pub entries: Vec<AuditEntry>,
-    /// Entries with numbers below this are still to be looked at; none: there are none.
+    /// Entries with numbers below this are still to be looked at; none if there are no more.
     pub next: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! One request of a person, and the entry that its changes leave.
+//! One request of a person, and the audit entry that its changes leave.
 
 use bytes::Bytes;
 use spindle_core::audit::{Action, Actor, AuditEntry};
@@ -12,15 +12,15 @@ use crate::engine::Engine;
 use crate::gate::Gated;
 use crate::inner::Inner;
 
-/// One request of a person: who made it, and from its first change on the entry that it has in the
-/// audit log. A request that changes nothing has none.
+/// One request of a person: who made it and, from its first change on, its entry in the audit log.
+/// A request that changes nothing has no entry.
 #[derive(Clone, Debug)]
 pub struct Audit {
     entry: AuditEntry,
 }
 
 impl Audit {
-    /// A request about one thing. What that is, the call says.
+    /// A request about one thing, which the call names.
     pub fn new(by: Actor) -> Audit {
         Audit { entry: AuditEntry { actor: Some(by), ..AuditEntry::default() } }
     }
@@ -74,7 +74,7 @@ impl Engine {
 }
 
 impl People<'_> {
-    /// Leaves an entry about what somebody takes or brings: it changes nothing else.
+    /// Leaves an entry about data that a person takes or brings; changes nothing else.
     pub fn note(self, action: Action, detail: String) -> Gated<Result<(), Refused>> {
         self.engine
             .change(|inner| Ok(inner.run_for(self.audit, Deed::new(action, detail), None, None)?))
@@ -111,7 +111,7 @@ impl Deed {
         Deed { schedule: Some(schedule.name.clone()), ..Deed::to_queue(action, queue, detail) }
     }
 
-    /// `detail` is what there is to say besides where the job stood.
+    /// Notes where the job stood, and `detail`.
     pub fn to_job(inner: &Inner, id: JobId, action: Action, detail: String) -> Deed {
         let found = inner.state.job(id);
         let queue = found.as_ref().and_then(|found| inner.state.queue_of(found));
@@ -139,7 +139,7 @@ impl Deed {
 
 impl Inner {
     /// As [`Inner::run_with`], for a person: the command and its entry in the audit log are decided
-    /// together. None: nothing of what is done is in the state.
+    /// together. None: nothing of the command is in the state.
     pub fn run_for(
         &mut self,
         audit: &mut Audit,

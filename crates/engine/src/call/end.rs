@@ -21,7 +21,7 @@ use crate::views::{Jobs, Leases};
 pub struct WorkResult {
     /// Completed, or failed.
     pub success: bool,
-    /// On failure: false kills the job whatever tries it has left.
+    /// On failure: false kills the job, however many tries it has left.
     pub retry: bool,
     /// The result.
     pub result: Payload,
@@ -82,7 +82,7 @@ impl Leases<'_> {
     }
 }
 
-/// The pieces and the end of a result, cut to the limit: what was acknowledged piece by piece must
+/// The pieces and the end of a result, cut to the limit: pieces that were already acknowledged must
 /// not make the end impossible.
 fn whole_result(pieces: &[Bytes], end: &Bytes, max: usize) -> Bytes {
     let len = pieces.iter().map(Bytes::len).sum::<usize>() + end.len();
@@ -129,8 +129,8 @@ impl People<'_> {
         })
     }
 
-    /// Deletes a job that nobody works on and that has not ended: else it is refused as leased or
-    /// finished.
+    /// Deletes a job that is neither leased nor finished; otherwise the call is refused as leased
+    /// or finished.
     pub fn delete_waiting(self, job: JobRef) -> Gated<Result<(), Refused>> {
         self.engine.change(|inner| {
             inner.delete(self.audit, job, |status| match status {
@@ -149,7 +149,7 @@ impl People<'_> {
         })
     }
 
-    /// Gives whoever has a job more time.
+    /// Gives the holder of a job more time.
     pub fn extend(self, id: JobId, ttr_ms: u64) -> Gated<Result<(), Refused>> {
         self.engine.change(|inner| {
             let deed = Deed::to_job(inner, id, Action::Extend, format!("to {ttr_ms} ms from now"));
@@ -160,7 +160,7 @@ impl People<'_> {
 }
 
 impl Engine {
-    /// `claim` says what is claimed, and whether it is a foreground job.
+    /// `claim` returns the claim, and whether the job is a foreground job.
     fn finish(
         &self,
         mut result: WorkResult,
@@ -245,8 +245,8 @@ impl Inner {
     }
 }
 
-/// A foreground job that is tried again keeps its result in memory: only one that there is room
-/// for. The report is not refused, since the attempt did end.
+/// A foreground job that is tried again keeps its result in memory, if there is room for it. The
+/// report is not refused, since the attempt did end.
 fn keep_within(room: usize, event: &mut Event, state: &State) {
     let Event::Requeued(Requeued { id, outcome: Some(outcome), .. }) = event else { return };
     let job = state.live(JobId(*id));

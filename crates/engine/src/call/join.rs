@@ -1,8 +1,8 @@
 //! Submitting a job or joining the unfinished one that has its name: what Gearman calls coalescing.
 //!
-//! Who calls: a door whose clients may ask for the same work twice. The job's first key says what
-//! is the same. Joining changes neither the priority nor the payload of the job that is there. What
-//! a background submit is answered must last, so when it joins a job that lives in memory only, that
+//! Called by doors whose clients may ask for the same work twice. Submits with the same first key
+//! are the same work. Joining changes neither the priority nor the payload of the existing job. The
+//! answer to a background submit must last, so when it joins a job that lives in memory only, that
 //! job is logged first and the answer's gate is its record.
 
 use spindle_core::{Command, JobId};

@@ -13,7 +13,8 @@ use crate::views::Leases;
 use crate::wait::{Caller, Spare, WaitFor};
 
 impl Leases<'_> {
-    /// Leases a job, or waits for one up to `wait_ms`. Who may have to ask again lends the request.
+    /// Leases a job, or waits for one up to `wait_ms`. A caller that may have to ask again lends
+    /// the request.
     pub fn take(
         &self,
         caller: &Caller,
@@ -30,7 +31,7 @@ impl Leases<'_> {
         inner.end_call_of(caller.connection);
         let spare = if wait_ms == 0 { Spare::Nothing } else { Spare::Reserved };
         let leased = inner.lease(request, spare);
-        // What it was called for and did not take is for others.
+        // A job that it was called for and did not take is for others.
         inner.serve_waiting();
         match leased {
             Ok(job) => job.map(|job| Ok(LeaseReply::Leased(Box::new(job)))),

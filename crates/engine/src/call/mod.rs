@@ -1,8 +1,9 @@
 //! Calls that change jobs: submits, joins, leases, ends of attempts, edits, retries.
 //!
-//! Each takes the same way: what needs no lock is made ready (checksums, labels); `Engine::enter`
-//! takes the lock, and everything due happens; the core decides; the answer leaves behind the gate
-//! of what it depends on. `Engine::change` is the last three where that is the change's own record.
+//! Each takes the same path: work that needs no lock is done first (checksums, labels);
+//! `Engine::enter` takes the lock, and everything due happens; the core decides; the answer leaves
+//! behind the gate of what it depends on. `Engine::change` does the last three steps for answers
+//! that depend on the change's own record.
 
 mod end;
 mod join;

@@ -16,7 +16,7 @@ use crate::wait::{Caller, WaitFor};
 
 /// Jobs taken in one hold of the lock: as long as a few dozen single calls would hold it together.
 const JOBS_PER_HOLD: usize = 32;
-/// Their payloads are no longer than this together, but for the last one.
+/// Their payloads, except the last one, are no longer than this together.
 const BYTES_PER_HOLD: usize = 1 << 20;
 
 /// A job to submit. As [`Submit`], with its payload still in hand.
@@ -51,8 +51,8 @@ impl Jobs<'_> {
     }
 
     /// Submits the first jobs of a queue in their order, each as [`Jobs::submit`] does: one that is
-    /// refused does not keep the others out. Takes as many as there is room for in the log, at least
-    /// one, and stops after [`BYTES_PER_HOLD`] or so: others come in between.
+    /// refused does not keep the others out. Takes as many as there is room for in the log, at
+    /// least one, and stops after about [`BYTES_PER_HOLD`] so that other calls come in between.
     pub fn submit_batch(&self, jobs: &mut VecDeque<NewJob>) -> Vec<Gated<Result<JobId, Refused>>> {
         let mut answers = Vec::with_capacity(jobs.len());
         let mut bytes = 0;

@@ -2,7 +2,8 @@
 //! long lists of events.
 //!
 //! Events beyond a page of a job are in the log, as bytes of their own: a chatty job costs no
-//! memory, and compaction copies each page once. What a state or an event says is the door's.
+//! memory, and compaction copies each page once. The meaning of states and events is up to the
+//! door.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use spindle_core::command::Compact;
@@ -17,7 +18,8 @@ use crate::inner::Inner;
 use crate::read::{FetchError, JobRef, retried};
 use crate::views::Jobs;
 
-/// Events of a finished job are logged again with each new one: this is a note or two, not a list.
+/// All events of a finished job are logged again with each new one, so there is room for a few
+/// notes only.
 const FINISHED_EVENTS_BYTES_MAX: u64 = 1 << 20;
 
 /// A job as a change of its state or events finds it.
@@ -40,19 +42,20 @@ pub struct JobUpdate {
     pub event: Bytes,
 }
 
-/// What came of a [`Jobs::update`].
+/// The outcome of a [`Jobs::update`].
 #[derive(Debug)]
 pub enum Updated<E> {
     /// The job as it is now.
     Done(Box<JobImage>),
-    /// The door itself said no.
+    /// The door itself refused the update.
     Declined(E),
 }
 
 impl Jobs<'_> {
-    /// Changes a job's state, or appends an event to it: `compose` says what, from how the job is
-    /// now. It runs without the lock, and again if the job changed meanwhile; with a `revision`,
-    /// only that state of the job is changed. A finished job takes events, and no state.
+    /// Changes a job's state, or appends an event to it: `compose` returns the change, given the
+    /// job as it is now. It runs without the lock, and again if the job changed meanwhile; with a
+    /// `revision`, only that state of the job is changed. A finished job takes events, and no
+    /// state.
     pub fn update<E>(
         &self,
         id: JobId,
@@ -184,8 +187,8 @@ fn page_of(events: &[Bytes]) -> Bytes {
     page.freeze()
 }
 
-/// What [`page_of`] has put together. The page has a checksum of its own: what does not fit is not
-/// there.
+/// The events that [`page_of`] has put together. The page has a checksum of its own, so an event
+/// that does not fit is simply left out.
 fn events_of(mut page: Bytes) -> Vec<Bytes> {
     let mut events = Vec::new();
     while let Some(head) = page.first_chunk::<4>() {

@@ -1,5 +1,5 @@
-//! Leases as their holders name them, for doors whose workers are registered: no connection is
-//! behind such a lease, and no token is given to the worker.
+//! Leases identified by the names of their holders, for doors whose workers are registered: such a
+//! lease has no connection, and its worker gets no token.
 
 use bytes::Bytes;
 use spindle_core::command::Claim;
@@ -38,8 +38,8 @@ impl Leases<'_> {
         self.0.read(|inner| jobs.iter().copied().filter(|id| is_held(inner, id)).collect())
     }
 
-    /// A worker without a connection is lost: its leases of these jobs end, as if it had had one.
-    /// For small lists: the lock is held.
+    /// A worker without a connection is lost: its leases of these jobs end, as if its connection
+    /// had closed. For small lists: the lock is held.
     pub fn worker_lost(&self, jobs: &[JobId], worker: &WorkerRef) -> Gated<Result<(), Refused>> {
         self.0.change(|inner| {
             for id in jobs {

@@ -43,7 +43,7 @@ impl Payload {
         Payload { bytes: bytes.into(), kind, crc: None }
     }
 
-    /// Makes the checksum, so that nobody has to under the lock.
+    /// Makes the checksum, so that it need not be made under the lock.
     pub(crate) fn make_checksum(&mut self) {
         self.crc = Some(self.checksum());
     }
@@ -101,7 +101,7 @@ pub(crate) struct Batch {
     sealed: VecDeque<Sealed>,
     recent: Recent,
     record_bytes_max: usize,
-    /// Shared with those who ask for room without the lock.
+    /// Shared with callers that ask for room without the lock.
     undurable_bytes: Arc<AtomicUsize>,
     /// Durable events of the feed are in records below this.
     feed_end: u64,
@@ -143,7 +143,7 @@ impl Batch {
         self.feed_end
     }
 
-    /// What records say of when they were made, and by which start of the server.
+    /// The time and the epoch that the next records will have.
     pub fn set_header(&mut self, epoch: u64, now_ms: u64) {
         (self.epoch, self.now_ms) = (epoch, now_ms);
     }
@@ -173,7 +173,7 @@ impl Batch {
         self.undurable_bytes.load(Ordering::Relaxed)
     }
 
-    /// The same count, for those without the lock.
+    /// The same count, for callers without the lock.
     pub fn undurable_counter(&self) -> Arc<AtomicUsize> {
         self.undurable_bytes.clone()
     }
@@ -197,7 +197,8 @@ impl Batch {
         }
     }
 
-    /// The format in force: what a later version of records has is written from that one on.
+    /// The format in force: additions of a later version of records are written only from that
+    /// version on.
     pub fn format(&self) -> u8 {
         self.open.format()
     }
@@ -337,9 +338,9 @@ impl Batch {
     }
 }
 
-/// Whether the feed shows an event: not those that say nothing new, or only something about the
-/// server's own bookkeeping, or about people: the audit log is not for everybody who may read. Of a
-/// schedule that fires it shows the job.
+/// Whether the feed shows an event. It shows no events that say nothing new, that only concern the
+/// server's own bookkeeping, or that concern people: not everybody with read access may see the
+/// audit log. Of a schedule that fires it shows the job.
 pub(crate) fn is_in_feed(event: &Event) -> bool {
     !matches!(
         event,

@@ -2,46 +2,48 @@
 //!
 //! Clients that are answered together ask again together. If the first of them to come back were
 //! given a commit of its own, all others would wait for that one and then for the next: the clients
-//! fall apart into two cohorts, and each sync serves half of them. So whoever owns connections, before
-//! it commits, goes on looking for requests while connections that it has answered are expected
-//! back. A [`Cohort`] says whether to. It reads no clock and touches no socket:
+//! fall apart into two cohorts, and each sync serves half of them. So the owner of the connections, before it commits,
+//! goes on looking for requests while connections that it has answered are expected back. A [`Cohort`] says whether to.
+//! It reads no clock and touches no socket:
 //!
 //! - [`Cohort::asks`] and [`Cohort::answered`] tell it of every request and of every connection
 //!   that has all its answers, [`Cohort::leaves`] of those that are gone;
-//! - [`Cohort::looked`] and [`Cohort::slept`] tell it how long nothing came, and [`Cohort::served`] how
-//!   long requests were served: that is time that a client took only if it was expected and others
-//!   came. The time of a commit never is;
-//! - [`Cohort::next`] says what to do when all is served that came and all is sent that may leave.
+//! - [`Cohort::looked`] and [`Cohort::slept`] tell it how long nothing came, and [`Cohort::served`] how long requests
+//!   were served: that time counts as waiting only if a client was expected and others came. The time of a commit never
+//!   counts;
+//! - [`Cohort::next`] says what to do when everything that came is served and everything that may
+//!   leave is sent.
 //!
 //! The rules:
 //!
 //! 1. A connection is expected back if it came back in time after each of its last two answers. So
-//!    nobody waits for open loops, for workers that work, or for people.
+//!    a commit never waits for open loops, for workers that work, or for people.
 //! 2. A cohort waits for half the time a sync takes, at most [`PATIENCE_MAX`] (or [`LOOKING_MAX`], see there), in
-//!    all. What waits longer would have been better off with a sync of its own. To serve others is to wait,
-//!    too: a stream of requests that nobody waited for does not put off a commit.
+//!    all. A request that waits longer would have been better off with a sync of its own. Time spent on serving other
+//!    requests counts as waiting, too: a stream of requests that were not expected does not put off a commit.
 //! 3. Within one cohort a connection is expected twice at most: for a lease and then for its
-//!    `complete`. Somebody who only reads, however fast, holds up nobody's commit.
-//! 4. Who was expected in vain is not expected again until it has been fast again.
+//!    `complete`. A client that only reads, however fast, holds up no commit.
+//! 4. A connection that was expected in vain is not expected again until it has been fast again.
 
 use std::time::Duration;
 
-/// A cohort waits no longer than this for those who are expected, in all, where whoever waits looks again and
-/// again: a processor does nothing else meanwhile.
+/// A cohort waits no longer than this in all for expected connections where the waiting thread polls, which keeps a
+/// processor busy meanwhile.
 pub const LOOKING_MAX: Duration = Duration::from_micros(100);
-/// The same where it can sleep, for a log whose sync takes twice as long or longer: to be woken takes too long
-/// beside a faster one.
+/// The same where the thread can sleep, for a log whose sync takes at least twice as long: with a faster log, being
+/// woken would take too long.
 pub const PATIENCE_MAX: Duration = Duration::from_micros(500);
-/// In time after so many answers in a row, a connection is expected after the next one.
+/// A connection that came back in time after this many answers in a row is expected after the next
+/// one.
 const STREAK_MIN: u8 = 2;
-/// Within a cohort a connection is expected so many times.
+/// How many times a connection is expected within a cohort.
 const EXPECTED_MAX: u8 = 2;
 
 /// What to do when everything that came is served and everything that may leave has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Look for more, for so long at most, and ask again: without sleeping, unless it is more than
-    /// [`LOOKING_MAX`].
+    /// Look for more, for this long at most, and ask again: without sleeping, unless the time is
+    /// more than [`LOOKING_MAX`].
     Look(Duration),
     /// Commit.
     Commit,
@@ -56,7 +58,7 @@ pub struct Guest {
     cohort: u64,
     /// When it was answered, on the cohort's clock; none while it waits for an answer.
     answered: Option<Duration>,
-    /// Whether it is among those who are expected.
+    /// Whether it is expected.
     is_expected: bool,
     /// How many times it was expected in that cohort.
     expected: u8,
@@ -75,9 +77,10 @@ pub struct Cohort {
     clock: Duration,
     /// How long this cohort has waited.
     waited: Duration,
-    /// How long it may.
+    /// How long it may wait.
     patience: Duration,
-    /// Somebody who was expected has come since it was last told how long requests were served.
+    /// An expected connection has sent something since the cohort was last told how long requests
+    /// were served.
     has_come: bool,
 }
 
@@ -140,20 +143,20 @@ impl Cohort {
         guest.is_expected && guest.cohort == self.number
     }
 
-    /// What came was served for so long. Nobody has been sent an answer since.
+    /// Requests were served for this long. No answer has been sent since.
     pub fn served(&mut self, time: Duration) {
         if !std::mem::take(&mut self.has_come) && self.expected > 0 {
             self.looked(time);
         }
     }
 
-    /// It was looked for more, and for so long nothing came.
+    /// The owner looked for more, and for this long nothing came.
     pub fn looked(&mut self, time: Duration) {
         self.clock += time;
         self.waited += time;
     }
 
-    /// For so long nothing came, and nobody looked.
+    /// For this long nothing came, and the owner did not look.
     pub fn slept(&mut self, time: Duration) {
         self.clock += time;
     }

@@ -13,9 +13,9 @@
 //!              the rest  ────────────┘      to be submitted (again)
 //! ```
 //!
-//! Over some logs it is better to have one record on its way at a time ([`width`](super::width)). Then
-//! whoever has decided something commits it ([`Engine::commit_alone`]), as on a log of one's own: no other
-//! thread has to be woken for it.
+//! Over some logs it is better to have one record on its way at a time ([`width`](super::width)). Then the thread that
+//! has decided something commits it ([`Engine::commit_alone`]), as on a log that is not shared: no other thread has to
+//! be woken for it.
 //!
 //! When all that was submitted behind an Unknown is answered, nothing counts as submitted any more,
 //! and after a pause the identical records are submitted again, in order. Nothing new departs before.
@@ -36,8 +36,8 @@ use crate::engine::Engine;
 use crate::lead::{Began, Lead};
 use crate::options::{Faults, Options};
 
-/// After a lost answer the records are submitted again in so long, in twice that after the next one,
-/// and so on.
+/// After a lost answer the records are submitted again after this pause, after twice that when the
+/// next one is lost, and so on.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -55,12 +55,12 @@ pub enum Submitted {
     Failed,
 }
 
-/// The places of a log for records on their way, and who has them.
+/// The places of a log for records on their way, and the records that have them.
 pub(crate) struct Flight {
     places: usize,
     departed: Mutex<Departed>,
     width: Mutex<Width>,
-    /// Held by whoever takes an answer.
+    /// Held by the thread that takes an answer.
     taking: Mutex<()>,
     /// Wakes the thread that submits.
     pub submits: TimerBell,
@@ -75,7 +75,7 @@ struct Departed {
     records: VecDeque<OnItsWay>,
     submitted: usize,
     unknown: usize,
-    /// How often in a row all was taken back.
+    /// How often in a row all records were taken back.
     tries: u32,
     /// Nothing is submitted again before that.
     rests_until: Option<Instant>,
@@ -83,7 +83,7 @@ struct Departed {
     is_refused: bool,
 }
 
-/// What there is behind a record that has arrived.
+/// What comes after a record that has arrived.
 struct After {
     /// The log had no room for the next one.
     is_refused: bool,
@@ -94,8 +94,8 @@ struct After {
 struct OnItsWay {
     record: Sealed,
     begun: Begun,
-    /// When its append began, on a log that others share: with the first try. A later try may find it
-    /// in the log behind which another leader's records stand by then, and proves nothing of its own time.
+    /// When its append began, on a log that others share: the time of the first try. A later try may find the record in
+    /// the log with another leader's records already behind it, and so proves nothing about its own time.
     append: Option<Began>,
     /// When it was submitted, the last time.
     since: Instant,
@@ -124,7 +124,7 @@ impl Flight {
         Some(until.saturating_duration_since(Instant::now())).filter(|rest| !rest.is_zero())
     }
 
-    /// Whether the last that was heard of what is on its way is that nothing is known of it.
+    /// Whether the log's last answer about the records on their way was Unknown.
     pub fn is_unanswered(&self) -> bool {
         self.departed.lock().tries > 0
     }
@@ -146,8 +146,8 @@ impl Departed {
         self.submitted > self.unknown
     }
 
-    /// Whether a log that goes on there has taken back what is on its way: its answer is Unknown, and
-    /// whoever takes it has not noted it yet.
+    /// Whether a log that goes on there has taken back what is on its way: its answer is Unknown, and the thread that
+    /// takes it has not noted it yet.
     fn is_taken_back_to(&self, next: Position) -> bool {
         self.awaits_answer() && self.records.front().is_some_and(|it| it.record.position == next.0)
     }
@@ -176,8 +176,8 @@ pub(super) fn pause_after(tries: u32) -> Duration {
 }
 
 impl Engine {
-    /// Submits the record that comes next, if something is decided and there is a place for it; or
-    /// one that has to be submitted again. Only for logs that take several records at a time
+    /// Submits the next record, if something is decided and there is a place for it; or one that
+    /// has to be submitted again. Only for logs that take several records at a time
     /// ([`Log::in_flight_max`](spindle_log::Log::in_flight_max)); of others it submits nothing.
     pub fn submit_once(&self) -> Submitted {
         let Some(flight) = &self.shared.flight else { return Submitted::Nothing };
@@ -189,8 +189,8 @@ impl Engine {
     }
 
     fn submit_next(&self, flight: &Flight) -> Submitted {
-        // Records go to the log in their order, and what is with the log is known to whoever takes
-        // its answer: so this is held until it is noted.
+        // Records go to the log in their order, and the thread that takes an answer must know which
+        // records the log has: so the lock is held until that is noted.
         let mut departed = flight.departed.lock();
         if self.failure().is_some() {
             return Submitted::Failed;
@@ -230,7 +230,8 @@ impl Engine {
         }
     }
 
-    /// Makes sure that one more record has a place than was submitted, if there is one.
+    /// Makes sure that a record that is not submitted yet has a place. Returns whether there is
+    /// one.
     fn has_next(&self, flight: &Flight, departed: &mut Departed) -> bool {
         if departed.submitted < departed.records.len() {
             return true;
@@ -305,7 +306,7 @@ impl Engine {
         let took = now - arrived.since;
         let went_alone = flight.goes_alone();
         flight.width.lock().note(took, arrived.had_company, now);
-        // What another record would wait for a place, if all are taken.
+        // How long another record would wait for a place, if all are taken.
         let places = if went_alone { 1 } else { flight.places };
         self.shared.sync_time.note(took / u32::try_from(places).unwrap_or(u32::MAX));
         self.shared.meters.note_commit(took, arrived.record.bytes.len());
@@ -319,15 +320,15 @@ impl Engine {
             arrived.begun,
             after.is_refused,
         );
-        // Alone, whoever has decided something commits it, or has rung.
+        // When records go alone, the thread that has decided something commits it, or has rung.
         if !went_alone || after.is_refused || after.more {
             flight.submits.ring();
         }
     }
 
     /// Commits all that is decided as one record, when what is on its way has arrived. For records that go
-    /// [alone](Flight::goes_alone): any thread may call it, and waits. What it does not commit, because answers
-    /// were lost or there is no room, is left to the thread that submits.
+    /// [alone](Flight::goes_alone): any thread may call it, and waits. Records that it does not commit, because answers
+    /// were lost or there is no room, are left to the thread that submits.
     pub(crate) fn commit_alone(&self, flight: &Flight) -> Submitted {
         let _committing = self.shared.committing.lock();
         // Until just now they may have gone together.
@@ -338,11 +339,11 @@ impl Engine {
         loop {
             let is_again = flight.is_unanswered();
             let submitted = self.submit_next(flight);
-            // Should the answer be that of a record which the other thread has submitted at this moment, then
-            // that has also rung for whoever takes the rest.
+            // If the answer is that of a record which the other thread has just submitted, then that thread has also
+            // rung for the taker of the remaining answers.
             let has_arrived =
                 submitted == Submitted::Some && self.take_ack_once() == Committed::Some;
-            // Behind what was submitted again is what was decided since.
+            // Behind the records submitted again are those decided since.
             if !(is_again && has_arrived) {
                 return submitted;
             }

@@ -1,4 +1,5 @@
-//! Group commit: whoever commits takes what was decided, writes and syncs it, and opens the gates.
+//! Group commit: the committing thread takes everything decided, writes and syncs it, and opens the
+//! gates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use crate::lead::Lead;
 const INLINE_SYNC_MAX: Duration = Duration::from_millis(1);
 /// The same goes for more bytes than this, which take a quick disk about as long.
 const INLINE_BYTES_MAX: usize = 512 * 1024;
-/// So many answers in a row may be lost while an engine starts or stops.
+/// How many answers in a row may be lost while an engine starts or stops.
 const LOST_MAX: u32 = 12;
 
 /// How long commits take nowadays: a moving average, the newest an eighth of it.
@@ -30,7 +31,7 @@ pub(crate) struct SyncTime(AtomicU64);
 impl SyncTime {
     pub fn note(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // Only who commits comes here: one thread at a time.
+        // Only the committing thread comes here: one at a time.
         let before = self.0.load(Ordering::Relaxed);
         let average = if before == 0 { took } else { before - before / 8 + took / 8 };
         self.0.store(average, Ordering::Relaxed);
@@ -48,7 +49,7 @@ pub enum Committed {
     Nothing,
     /// Records were committed.
     Some,
-    /// The log does not say what became of records: they are submitted again.
+    /// The log does not say whether records were written: they are submitted again.
     Unknown,
     /// The disk is full: the records wait.
     Full,
@@ -56,7 +57,7 @@ pub enum Committed {
     Failed,
 }
 
-/// What an answer of the log says of the record that it is for.
+/// What an answer of the log says about its record.
 pub(super) enum Verdict {
     Durable,
     Unknown,
@@ -115,7 +116,7 @@ impl Committer for Engine {
     }
 
     fn commit_if_quick(&self) {
-        // What a network does is never quick for certain.
+        // A commit over a network is never certain to be quick.
         let is_quick = self.shared.flight.is_none()
             && self.sync_time() <= INLINE_SYNC_MAX
             && self.undurable_bytes() <= INLINE_BYTES_MAX
@@ -157,7 +158,7 @@ impl Engine {
             return self.commit_in_flight();
         }
         let _committing = self.shared.committing.lock();
-        // What is decided on a log that has failed is decided for nobody, and one that is shared would take it.
+        // Decisions made after the log has failed are void, but a shared log would still take them.
         if self.shared.failure.lock().is_some() {
             return Committed::Failed;
         }
@@ -265,7 +266,7 @@ impl Engine {
         {
             let mut first = self.shared.failure.lock();
             if first.is_some() {
-                // Another thread met it before, and reported it.
+                // Another thread met the failure before, and reported it.
                 return;
             }
             *first = Some(failure.clone());
@@ -274,7 +275,7 @@ impl Engine {
             lead.end();
         }
         if matches!(failure, Failure::Abandoned) {
-            // Whoever wanted that knows it.
+            // The caller that asked for it knows.
             self.call_mailboxes();
             return;
         }
@@ -290,8 +291,8 @@ impl Engine {
         }
     }
 
-    /// Syncs and ends: for an orderly stop, when no more calls come. A log that loses its answers is
-    /// asked some times more; what it says nothing of then is not durable.
+    /// Syncs and ends: for an orderly stop, when no more calls come. A log that loses its answers
+    /// is asked a few times more; records that it still does not confirm are not durable.
     pub fn flush(&self) -> Result<(), LogError> {
         let mut lost = 0;
         loop {

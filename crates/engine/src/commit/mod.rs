@@ -1,9 +1,8 @@
 //! From a decision to the disk: records, the batch they gather in, and the commit of it.
 //!
 //! [`record`] is the format of a record. [`batch`] is what is decided and not written yet, with the
-//! newest records ([`recent`]) in memory. [`cohort`] says when to commit, [`group`] does it; over a log
-//! that takes several records at a time [`flight`] does, and [`width`] says whether it is better to have several
-//! on their way.
+//! newest records ([`recent`]) in memory. [`cohort`] says when to commit, and [`group`] commits; over a log that takes
+//! several records at a time [`flight`] commits, and [`width`] says whether it is better to have several on their way.
 //! [`bell`] wakes a thread in time.
 
 pub mod cohort;

@@ -6,10 +6,11 @@
 //! entry   kind << 28 | length u32    | CRC-32C u32 | bytes
 //! ```
 //!
-//! A record that needs a newer version (`min_reader`) than a program knows is refused by its fold. The highest that any
-//! folded record needs is the *format in force*: a writer's records need that version, and whatever a later version adds
-//! is written only when that one is in force. It is raised by a record that needs more than those before it, once all who
-//! read the log know that version ([`Engine::raise_format`](crate::Engine::raise_format)).
+//! A record that needs a newer version (`min_reader`) than a program knows is refused by its fold. The highest version
+//! that any folded record needs is the *format in force*: a writer's records need that version, and the additions of a
+//! later version are written only when that one is in force. It is raised by a record that needs a higher version than
+//! those before it, once all readers of the log know that version
+//! ([`Engine::raise_format`](crate::Engine::raise_format)).
 //!
 //! Numbers are little-endian. An offset names the first byte of an entry's bytes, behind its length
 //! and checksum. Of the marks one is used: the record begins an epoch. A record without entries is a
@@ -58,7 +59,7 @@ pub enum RecordError {
     /// An entry that is not what its checksum says.
     #[error("the record is damaged at byte {0}: a checksum does not match")]
     Damaged(usize),
-    /// It stands in the log as one of another epoch than it was written in.
+    /// It stands in the log under another epoch than the one it was written in.
     #[error(
         "the record was written in epoch {written}, and the log has it as one of epoch {stored}"
     )]
@@ -154,7 +155,7 @@ impl RecordWriter {
         self.begins_epoch |= matches!(event, Event::Started(_));
     }
 
-    /// Completes the record, be there anything in it or not, and begins a new one.
+    /// Completes the record, even an empty one, and begins a new one.
     pub fn seal(&mut self, epoch: u64, now_ms: u64) -> Bytes {
         /// Larger records are handed over with their buffer, smaller ones are copied out of it.
         const COPY_BYTES_MAX: usize = 64 * 1024;
@@ -198,14 +199,15 @@ pub(crate) struct RecordReader {
 }
 
 impl RecordReader {
-    /// Reads the header of a record that is to be folded by who knows versions up to `newest`.
+    /// Reads the header of a record that is to be folded by a reader that knows versions up to
+    /// `newest`.
     pub fn knowing(newest: u8, bytes: Bytes) -> Result<RecordReader, RecordError> {
         let reader = RecordReader::new(bytes)?;
         let needed = reader.needed;
         if needed > newest { Err(RecordError::TooNew { needed }) } else { Ok(reader) }
     }
 
-    /// Reads the header of a record that was folded, or is folded by nobody.
+    /// Reads the header of a record that was folded before, or is not to be folded.
     pub fn new(bytes: Bytes) -> Result<RecordReader, RecordError> {
         let header: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or(RecordError::Malformed(bytes.len()))?;
@@ -287,7 +289,8 @@ pub fn beat(epoch: u64, now_ms: u64) -> Bytes {
 }
 
 /// Checks what stands in a log that does not check the bytes itself: that the record is of this epoch and all events are
-/// as they were written. Returns whether all other bytes are, payloads and results: those cost a job, not the record.
+/// as they were written. Returns whether all other bytes (payloads and results) are as written, too: damage to those
+/// costs a job, not the record.
 pub fn check(record: &Bytes, stored: u64) -> Result<bool, RecordError> {
     let reader = RecordReader::knowing(VERSION, record.clone())?;
     let written = epoch_of(record);
@@ -310,7 +313,7 @@ pub fn check(record: &Bytes, stored: u64) -> Result<bool, RecordError> {
     if end == record.len() { Ok(sound) } else { Err(RecordError::Malformed(end)) }
 }
 
-/// When a record was written: milliseconds since 1970. None of what is no record.
+/// When a record was written: milliseconds since 1970. None for bytes that are not a record.
 pub fn written_ms(record: &[u8]) -> Option<u64> {
     let field = record.get(16..HEADER_BYTES)?.try_into().ok()?;
     Some(u64::from_le_bytes(field))
@@ -359,8 +362,9 @@ pub(crate) fn entry_of(record: &[u8], offset: u32, max: u32) -> Option<Range<usi
     (range.end <= record.len()).then_some(range)
 }
 
-/// The pieces of bytes in a record, for the log: one that rots costs a job its payload, not the
-/// record its events. Takes any bytes; reads up to where they stop being a record's.
+/// The pieces of bytes in a record, for the log: damage to one of them costs a job its payload, but
+/// does not cost the record its events. Takes any bytes; reads up to where they stop being a
+/// record's.
 #[must_use]
 pub fn checked_parts(record: &[u8]) -> Vec<CheckedPart> {
     let mut parts = Vec::new();

@@ -1,21 +1,22 @@
 //! One record at a time, or several on their way together.
 //!
-//! A log behind a network takes several records at a time. Whether that is better depends on what its
-//! answers wait for. If that is the way there and back, each answer takes as long as one alone would. If
-//! it is processors or a disk, answers take the longer, the more records there are: then one at a time is
-//! better, as what is decided meanwhile goes along in one record, which costs the log less than many.
+//! A log behind a network takes several records at a time. Whether that is better depends on what its answers wait for.
+//! If they wait for the network's round trip, each answer takes as long as one alone would. If they wait for processors
+//! or a disk, answers take longer the more records there are: then one at a time is better, since everything decided
+//! meanwhile goes into one record, which costs the log less than many.
 //!
-//! What is decided while a record is on its way alone waits for half of that on average, and then as long as
-//! one record takes: one and a half times. So the records go together where each takes no longer than that,
-//! and else alone. Only trying tells; so every [`TRY_EVERY`] the other way is tried for [`TRIAL`] records.
+//! A change decided while one record is on its way alone waits on average for half of that record's time, and then for
+//! the time of its own record: one and a half times in all. So records go together where each takes no longer than
+//! that, and alone otherwise. Only a trial can tell; so every [`TRY_EVERY`] the other way is tried for [`TRIAL`]
+//! records.
 
 use std::time::{Duration, Instant};
 
-/// The other way is tried so often.
+/// How often the other way is tried.
 const TRY_EVERY: Duration = Duration::from_secs(5);
-/// A trial lasts for so many records.
+/// How many records a trial lasts for.
 const TRIAL: u32 = 64;
-/// A trial of several together in which fewer than these were together says that there is no need.
+/// If fewer records than this were together in a trial of that way, there is no need for it.
 const TOGETHER_MIN: u32 = 16;
 
 /// Which way it is now, and what is known of both.
@@ -56,7 +57,7 @@ impl Average {
 }
 
 impl Width {
-    /// Alone at first, which is right for whoever asks seldom; or together for ever.
+    /// Alone at first, which is right for clients that ask seldom; or together for ever.
     pub fn new(is_fixed: bool, now: Instant) -> Width {
         let way = if is_fixed { Way::Together } else { Way::Alone };
         let (alone, together) = (Average::default(), Average::default());
@@ -77,7 +78,7 @@ impl Width {
         match (self.way, had_company) {
             (Way::Alone, false) => self.alone.note(took),
             (Way::Together, true) => self.together.note(took),
-            // Of the other way's last ones, or of a time when there is little to do.
+            // Left over from the other way, or from a time when there is little to do.
             _ => {}
         }
         if self.is_trial && self.records >= TRIAL {

@@ -14,8 +14,9 @@ pub(crate) struct Compactor {
     pub(super) trims: u64,
 }
 
-/// What was last found to need the oldest part of the log. To weigh it is a walk over all jobs, and
-/// on a full disk every step asks: so an answer counts for as many steps as the walk was long.
+/// How much data was last found to need the oldest part of the log. Weighing it is a walk over all
+/// jobs, and on a full disk every step asks; so the longer the walk was, the more steps its answer
+/// counts for.
 #[derive(Debug, Default)]
 pub(super) struct Weighed {
     pub(super) target: u64,
@@ -27,7 +28,7 @@ pub(super) struct Weighed {
 
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Everything that needs a record below this is appended again.
+    /// Every item that needs a record below this is appended again.
     pub(super) target: u64,
     /// Jobs below this number are done.
     pub(super) from: JobId,
@@ -47,6 +48,6 @@ impl Round {
 pub(super) enum Stage {
     Jobs,
     Items(Vec<Compact>),
-    /// All is appended; the target is trimmed to once this is durable.
+    /// All is appended; the log is trimmed to the target once this is durable.
     Trim(Gate),
 }

@@ -1,5 +1,4 @@
-//! Rounds of compaction, one bounded step at a time: jobs, then everything else that lives, then the
-//! trim.
+//! Rounds of compaction, one bounded step at a time: jobs, then all other live data, then the trim.
 
 use spindle_core::command::Compact;
 use spindle_core::job::Cause;
@@ -18,12 +17,12 @@ use crate::read::FetchError;
 const LOOKED_AT_MAX: usize = 512;
 /// What a job takes besides its payload when it is appended again, with room to spare.
 const IMAGE_BYTES: usize = 320;
-/// The payload and result of a finished job, whose sizes only its image knows: roughly.
+/// A rough size for the payload and result of a finished job, whose sizes only its image knows.
 const FINISHED_BYTES: usize = 704;
 /// Below this much overhead a log is not worth rewriting, in segments.
 const SLACK_SEGMENTS: u64 = 2;
 
-/// An estimate from a walk over so many jobs holds for one step.
+/// A walk's estimate holds for one step per this many jobs that it passed.
 const JOBS_PER_STEP: usize = 50_000;
 
 /// A job to be appended again, or a page of its events, which goes before it. Its bytes are still in
@@ -34,7 +33,7 @@ struct Old<B> {
     payload: Option<B>,
     result: Option<B>,
     pages: Vec<B>,
-    /// What it takes in the log besides those and its bare image, about.
+    /// About what it takes in the log besides those and its bare image.
     more_bytes: usize,
 }
 
@@ -50,7 +49,7 @@ impl<B> Old<B> {
         Old { id, what, payload: None, result: None, pages: Vec::new(), more_bytes: 0 }
     }
 
-    /// About what it takes in the log.
+    /// About how many bytes it takes in the log.
     fn bytes(&self, len: impl Fn(&B) -> usize) -> usize {
         let parts = self.payload.iter().chain(&self.result).chain(&self.pages);
         IMAGE_BYTES + self.more_bytes + parts.map(len).sum::<usize>()
@@ -103,7 +102,7 @@ impl Engine {
         match &mut round.stage {
             Stage::Jobs => match self.compact_jobs(round, &mut compactor.weighed) {
                 Walk::Goes => {}
-                // Deletes make it shorter: what is to be appended is looked at anew.
+                // Deletes make it shorter: the amount to append is estimated anew.
                 Walk::Blocked => {
                     compactor.round = None;
                     return Ok(false);
@@ -143,17 +142,17 @@ impl Engine {
         matches!(stage, Some(Stage::Trim(gate)) if *gate <= self.durable())
     }
 
-    /// A round that began while there was room may need more of it than the reserve has: on a full
-    /// disk one segment at a time is compacted, and what that needs is claimed.
+    /// A round that began while there was room may need more room than the reserve has: on a full
+    /// disk one segment at a time is compacted, and the room that it needs is claimed.
     fn outgrows_reserve(&self, round: &Round) -> bool {
         !matches!(round.stage, Stage::Trim(_))
             && round.needed.is_none()
             && self.shared.log.space().is_reserve()
     }
 
-    /// Starts a round when the log is over twice what lives in it. On a full disk, and while the log is
-    /// nearly as long as it may be, a segment that is worth it and fits into the reserve is enough: what is dead is then the only room there is,
-    /// and deleting must give it back before the reserve has gone on recording the deletes.
+    /// Starts a round when the log is over twice the size of its live data. On a full disk, and while the log is nearly
+    /// as long as it may be, a segment that is worth it and fits into the reserve is enough: dead data is then the only
+    /// room there is, and compaction must give it back before the reserve is used up by the records of deletes.
     fn begin_round(&self, weighed: &mut Weighed) -> Option<Round> {
         let log = &self.shared.log;
         let first = log.first();
@@ -169,7 +168,7 @@ impl Engine {
         };
         let kept = log.bytes_on_disk();
         if log.space().is_reserve() || self.is_log_nearly_full() {
-            // Changes wait for this look: it has to see what they have freed.
+            // Changes wait for this check: it has to see what they have freed.
             if !self.has_room() {
                 weighed.steps_left = 0;
             }
@@ -182,7 +181,7 @@ impl Engine {
         if kept <= 2 * live + SLACK_SEGMENTS * segment_bytes {
             return None;
         }
-        // Far enough that the round pays: down to about one and a half times what lives.
+        // Far enough that the round pays: down to about one and a half times the live data.
         let excess = kept - live - live / 2;
         let mut target = segment_end;
         while log.bytes_between(first, target) < excess {
@@ -191,8 +190,8 @@ impl Engine {
                 _ => break,
             }
         }
-        // Without the lock on the batch a payload could be promised below the target: the target
-        // lies in closed segments, behind which the open batch is.
+        // No lock on the batch is needed to keep payloads from being promised a place below the
+        // target: the target lies in closed segments, and the open batch is behind those.
         Some(Round::new(target.0, None))
     }
 
@@ -215,9 +214,9 @@ impl Engine {
         bytes
     }
 
-    /// Whether the rest of what must be appended again may be, `bytes` of it now. On a full disk the
-    /// last eighth of the reserve is for clients, who can free what compaction cannot; only
-    /// when half of what is left does for all of the rest, it is better spent on that.
+    /// Whether there is room to append the rest of the round, `bytes` of it now. On a full disk the
+    /// last eighth of the reserve is for clients, which can free what compaction cannot; only when
+    /// half of what is left is enough for all of the rest, it is better spent on that.
     fn has_room_for(&self, bytes: usize, rest: impl FnOnce() -> usize) -> bool {
         let log = &self.shared.log;
         if !log.space().is_reserve() {
@@ -226,11 +225,11 @@ impl Engine {
         let kept_back = kept_back(&**log);
         let undurable = self.shared.inner.lock().batch.undurable_bytes() as u64;
         let room = log.room_bytes().saturating_sub(undurable);
-        // How much is left is an estimate, what comes now is not.
+        // The size of the rest is an estimate, `bytes` is exact.
         bytes as u64 + kept_back <= room || (rest().max(bytes) as u64) <= room / 2
     }
 
-    /// Carries the next few jobs.
+    /// Appends the next few jobs again.
     fn compact_jobs(&self, round: &mut Round, weighed: &mut Weighed) -> Walk {
         let (old, next) = self.shared.inner.lock().old_jobs(round.from, round.target);
         let mut again = None;
@@ -301,7 +300,7 @@ impl Engine {
         self.leave(inner);
     }
 
-    /// Carries one item that is not a job. Returns what its record waits for.
+    /// Appends one item again that is not a job. Returns what its record waits for.
     fn compact_item(&self, item: Option<&Compact>, items: &mut Vec<Compact>) -> Gate {
         let mut inner = self.enter();
         if let Some(item) = item
@@ -407,7 +406,8 @@ impl Inner {
         Some(place)
     }
 
-    /// What of a constraint's buckets, or of the audit log, did not fit into the last step.
+    /// The part of a constraint's buckets, or of the audit log, that did not fit into the last
+    /// step.
     fn rest_of(&self, item: &Compact) -> Option<Compact> {
         let last = self.cut_off_at(|event| match event {
             Event::BucketSet(image) => Some(image.label.value),

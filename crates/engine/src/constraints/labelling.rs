@@ -1,5 +1,5 @@
 //! Jobs are matched against the constraints before the core sees them: outside the lock, since that
-//! reads payloads. What was matched by a set that is no longer the newest is matched again.
+//! reads payloads. A job that was matched by a set that is no longer the newest is matched again.
 
 use std::sync::Arc;
 
@@ -56,9 +56,9 @@ pub(crate) fn bytes_type(state: &State, queue: &[u8]) -> Type {
 }
 
 impl Jobs<'_> {
-    /// Runs a command that names no bytes: one of workers, or of the server's own. What people do is
-    /// for [`People`]. An edit that moves a job to another queue matches it
-    /// against the constraints there, unless it says itself what it falls under.
+    /// Runs a command that names no bytes, made by workers or by the server itself. Changes by
+    /// people go through [`People`]. An edit that moves a job to another queue matches it against
+    /// the constraints there, unless the edit itself says what the job falls under.
     pub fn execute(&self, command: &Command) -> Gated<Result<(), Refused>> {
         if let Command::Edit(edit) = command
             && let Some(queue) = edit.queue.as_ref().filter(|_| edit.matched.is_none())
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// As [`Engine::enter_matched`], for unmatched jobs that come together. Without any constraint,
-    /// one load.
+    /// it costs one load.
     pub(crate) fn enter_all_matched(&self, jobs: &mut [&mut NewJob]) -> MutexGuard<'_, Inner> {
         // Whether a job has come with a key, from its first match on.
         let mut has_key: Vec<bool> = Vec::new();
@@ -187,7 +187,7 @@ impl Engine {
             };
             let labels = match self.labels_of(&rules, &moved) {
                 Ok(labels) => labels,
-                // It ended meanwhile, or dies of this: the next look sees that.
+                // The job ended meanwhile, or dies of the damage: the next look sees that.
                 Err(FetchError::Moved | FetchError::Damaged(_)) => continue,
                 Err(error) => {
                     tracing::error!("job {} is moved with its old labels: {error}", edit.id);
@@ -217,7 +217,7 @@ impl Engine {
         payload: Option<&Payload>,
     ) -> Result<u64, FetchError> {
         let rules = self.shared.rules.newest();
-        // A job that came without key has none, whatever its queue is fair by now.
+        // A job that came without a key has none, whatever its queue is fair by now.
         let key = image.options().fair_key.clone().unwrap_or_default();
         let labels = if rules.is_empty() {
             Vec::new()
@@ -226,7 +226,7 @@ impl Engine {
         } else {
             let place = image.payload.clone().unwrap_or(BytesRef::NONE);
             let bytes = match self.jobs().bytes(&place) {
-                // That it is damaged shows when it is to be worked.
+                // The damage is reported when the job is to be worked.
                 Err(FetchError::Damaged(_)) => Bytes::new(),
                 read => read?,
             };
@@ -242,7 +242,8 @@ impl Engine {
 }
 
 impl NewJob {
-    /// Takes what was found out of it. A key that it came with counts, whatever its payload says.
+    /// Takes over what matching found out about the job. A key that it came with counts, whatever
+    /// its payload says.
     fn set_matched(&mut self, found: Found, revision: u64, has_key: Option<bool>) {
         self.submit.labels = found.labels;
         if has_key == Some(false) {

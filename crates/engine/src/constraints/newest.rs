@@ -12,10 +12,10 @@ use spindle_matching::RuleSet;
 /// There are constraints, or queues that are fair by a field: jobs have to be matched.
 const MATCHING: u64 = u64::MAX;
 
-/// The matchers of the constraints as they were when somebody last asked.
+/// The matchers of the constraints as they were when a caller last asked.
 pub(crate) struct Rules {
-    /// Without any constraint, and without queues that are fair by a field, the revision of their
-    /// set: then that is all a submit needs to know, and it costs one load. Else [`MATCHING`].
+    /// The revision of the set if there are no constraints and no queues that are fair by a field:
+    /// then a submit needs nothing else, and it costs one load. Else [`MATCHING`].
     unconstrained: AtomicU64,
     newest: RwLock<Arc<RuleSet>>,
     /// Held while a newer set is made ready, so that only one caller does.
@@ -36,8 +36,8 @@ impl Rules {
         self.newest.read().clone()
     }
 
-    /// The revision of the constraints if there are none: then no job has to be matched. One load;
-    /// a moment behind a change.
+    /// The revision of the constraints if there are none: then no job has to be matched. Costs one
+    /// load; may be a moment behind a change.
     pub fn unconstrained(&self) -> Option<u64> {
         Some(self.unconstrained.load(Ordering::Acquire)).filter(|revision| *revision != MATCHING)
     }

@@ -1,12 +1,11 @@
 //! Jobs that were there before a constraint came, changed or went are matched one after the other.
 //!
-//! A pass walks over the jobs by number, in slices: what a slice needs is taken in one hold of the
-//! lock, payloads are read outside it, and what is new of a job's labels is logged in further holds,
-//! if the job is as it was. Jobs that come while it walks are matched by the newest constraints
-//! already. How far it has come is in the log, so a restart goes on from there; a further change
-//! of the constraints begins a new pass. While there is room on disk for nothing but what frees
-//! room, it waits, unless jobs may not start before they are matched: see the core's
-//! `unmatched.rs`.
+//! A pass walks over the jobs by number, in slices: the data for a slice is taken in one hold of
+//! the lock, payloads are read outside it, and changed labels are logged in further holds, if the
+//! job is as it was. Jobs submitted during the pass are matched by the newest constraints already.
+//! How far it has come is in the log, so a restart goes on from there; a further change of the
+//! constraints begins a new pass. While the disk has room only for changes that free room, the pass
+//! waits, unless jobs may not start before they are matched: see the core's `unmatched.rs`.
 
 use spindle_core::command::Matched;
 use spindle_core::job::Label;
@@ -24,7 +23,7 @@ use spindle_matching::RuleSet;
 const LOOKED_AT_MAX: usize = 512;
 /// Jobs labelled in one hold of the lock.
 const LABELLED_MAX: usize = 64;
-/// A job that changes all the time is left to a later look after so many.
+/// After this many tries, a job that changes all the time is left for later.
 const TRIES: usize = 16;
 
 /// What a step of matching came to.
@@ -80,7 +79,7 @@ impl Engine {
                 break;
             }
         }
-        // What could not be labelled is where the next step begins.
+        // The next step begins at the jobs that could not be labelled.
         let below = jobs.first().map_or(next, |job| job.id);
         let note = Command::NoteRelabelled { revision: rules.revision(), below };
         let mut inner = self.enter();
@@ -90,7 +89,7 @@ impl Engine {
         Step::More
     }
 
-    /// What jobs are labelled by may have changed with the command just run.
+    /// The command just run may have changed what jobs are labelled by.
     pub(crate) fn wake_relabelling(&self, inner: &Inner) {
         if !inner.state.is_relabelled() {
             self.shared.relabel_bell.ring();
@@ -98,7 +97,7 @@ impl Engine {
     }
 
     /// On a full disk jobs are matched only where that lets others start, and only while enough of
-    /// the reserve is left for what makes room.
+    /// the reserve is left for changes that make room.
     fn has_room_for_matching(&self, inner: &Inner) -> bool {
         const COMPACTION_STEPS_LEFT: usize = 16;
         let log = &self.shared.log;
@@ -116,7 +115,7 @@ impl Engine {
             match self.labels_of(rules, &job) {
                 Ok(labels) if labels == job.labels => {}
                 Ok(labels) => changed.push((job, labels)),
-                // It has ended, or dies of this.
+                // The job has ended, or dies of the damage.
                 Err(FetchError::Moved | FetchError::Damaged(_)) => {}
                 Err(error) => tracing::error!("job {} keeps its labels: {error}", job.id),
             }
@@ -141,7 +140,7 @@ impl Engine {
     }
 }
 
-/// What one hold of the lock takes out, and where the next one begins: at the end the highest number.
+/// The jobs taken in one hold of the lock, and where the next hold begins; at the end the highest number.
 fn slice(state: &State, from: JobId) -> (Vec<Unmatched>, JobId) {
     let mut jobs = Vec::new();
     for (looked_at, found) in state.jobs_from(from).enumerate() {

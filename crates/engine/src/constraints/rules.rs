@@ -21,13 +21,13 @@ use spindle_matching::{
     encode_matcher,
 };
 
-/// So many slices are looked at for who waits for a constraint.
+/// How many slices are looked at for jobs that wait for a constraint.
 const HELD_SLICES_MAX: usize = 32;
 
-/// What has to be there for a put or a removal to happen.
+/// What must exist for a put or a removal to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
-    /// Whatever is there.
+    /// No condition.
     Any,
     /// A constraint with this revision.
     Revision(u64),
@@ -57,20 +57,23 @@ pub struct ConstraintView {
     pub scope: LimitScope,
     /// What was put; or why that cannot be read.
     pub spec: Result<ConstraintSpec, UnreadableMatcher>,
-    /// So many values have a bucket: unfinished jobs, or tokens that are not back yet.
+    /// How many values have a bucket, because they have unfinished jobs or tokens that are not back
+    /// yet.
     pub buckets: usize,
-    /// So often since the start a job fell under it that had as many labels as a job may have.
+    /// How often since the start a job matched it that already had as many labels as a job may
+    /// have.
     pub left_out: u64,
-    /// It asks for fields of payloads, and these payloads have none that anybody could read.
+    /// It asks for fields of payloads, and these payloads have no fields that can be read.
     pub opaque: Option<Opaque>,
 }
 
-/// Payloads that are mere bytes, with nobody to say what they are.
+/// Payloads that are mere bytes of an undeclared type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Opaque {
     /// Those of this queue.
     Queue(Bytes),
-    /// Those of all queues the constraint takes, as far as the queues say nothing themselves.
+    /// Those of all queues that the constraint applies to, except queues that declare a type
+    /// themselves.
     Queues,
 }
 
@@ -91,7 +94,7 @@ pub struct BucketLine {
     pub frees_ms: Option<u64>,
 }
 
-/// Who waits for a constraint.
+/// The queues that wait for a constraint.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HeldQueues {
     /// Queues, and how many of their ready jobs it holds back.
@@ -105,11 +108,11 @@ pub struct HeldQueues {
 pub struct HeldBack {
     /// Its name.
     pub constraint: String,
-    /// So many of its jobs run, and no more may.
+    /// The limit of running jobs, which is reached.
     pub running_max: Option<u64>,
-    /// When a token comes, if it is tokens that are missing.
+    /// When a token comes, if tokens are missing.
     pub frees_ms: Option<u64>,
-    /// It lets none of its jobs start, and whether this one is among them is still to be found out.
+    /// The constraint lets none of its jobs start, and this job is not matched against it yet.
     pub unmatched: bool,
 }
 
@@ -167,7 +170,7 @@ impl People<'_> {
         let put = loop {
             let mut inner = self.engine.enter();
             match inner.put_constraint(self.audit, name, &matcher, (spec, scope), expected) {
-                // Every entry rebases some of it: others come in between.
+                // Every entry rebases some of it, so that other calls come in between.
                 Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
                 put => break inner.changed(put),
             }
@@ -198,7 +201,7 @@ impl Constraints<'_> {
         self.0.shared.relabel_bell.ring();
     }
 
-    /// Whether anything may hold jobs back. One load; a moment behind a change.
+    /// Whether anything may hold jobs back. Costs one load; may be a moment behind a change.
     pub fn exist(&self) -> bool {
         self.0.shared.rules.unconstrained().is_none()
     }
@@ -331,8 +334,8 @@ fn held_back(state: &State, image: &JobImage, now_ms: u64) -> Vec<HeldBack> {
     labels.iter().filter_map(held).chain(unmatched).collect()
 }
 
-/// What is put, for people: the limits, and whether the matcher is another one. What it looks for is
-/// of payloads.
+/// What is put, for people: the limits, and whether the matcher changed. The matcher itself is not
+/// shown, as it may contain values of payloads.
 fn put_deed(name: &str, before: Option<&Constraint>, rule: &Constraint) -> Deed {
     let is_new = before.is_none().then(|| "new".to_owned());
     let matches = before.is_some_and(|before| before.matcher != rule.matcher);
@@ -383,7 +386,7 @@ impl Inner {
             rate: spec.rate,
             running_max: spec.running_max,
         };
-        // What the core refuses is refused though it is there already.
+        // A constraint that the core refuses is refused even if the same one is there already.
         if before.as_ref() == Some(&rule) && !self.state.spans_shards(&rule, scope) {
             let revision = self.state.constraint_revision(rule.number).unwrap_or_default();
             return Ok(PutConstraint { created: false, revision });
@@ -394,8 +397,8 @@ impl Inner {
         Ok(PutConstraint { created, revision })
     }
 
-    /// Returns the constraint's revision. One that matches as before needs nobody matched again, and
-    /// so does one that nobody was there before.
+    /// Returns the constraint's revision. No job has to be matched again if the constraint matches
+    /// as before, or if no unfinished job was there before it.
     fn set_constraint(
         &mut self,
         audit: &mut Audit,

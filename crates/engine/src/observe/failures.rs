@@ -1,4 +1,4 @@
-//! Failed attempts counted by what they say, until whoever keeps the history takes the counts.
+//! Failed attempts counted by their message, until the keeper of the history takes the counts.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use spindle_core::JobId;
 
 use super::fingerprint::FailedAttempt;
 
-/// Rows kept until they are taken; what belongs to no row is counted together.
+/// Rows kept until they are taken; attempts that belong to no row are counted together.
 const ROWS_MAX: usize = 1_024;
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::RandomState>;
 
-/// Attempts of a queue that failed and said the same.
+/// Failed attempts of a queue with the same message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedAttempts {
-    /// What they said, blanked.
+    /// Their message, blanked.
     pub fingerprint: String,
     /// The queue of their jobs.
     pub queue: Bytes,
@@ -34,7 +34,7 @@ pub(crate) struct Failures {
     rows: usize,
     /// Those for which there was no row.
     others: u64,
-    /// To use its memory again.
+    /// Kept to use its memory again.
     text: String,
 }
 

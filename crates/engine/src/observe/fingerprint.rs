@@ -1,4 +1,5 @@
-//! What a failed attempt says, and the same without what differs from one job to the next.
+//! The message of a failed attempt, and the same message without the parts that differ from one job
+//! to the next.
 //!
 //! A fingerprint is the first line of the error with digits and hexadecimal runs blanked:
 //! `connection refused to db-3` and `connection refused to db-12` are `connection refused to db-#`.
@@ -13,13 +14,13 @@ use spindle_msgpack::{Head, read_head, to_json_text};
 
 /// The longest fingerprint, in characters.
 pub const FINGERPRINT_CHARS_MAX: usize = 160;
-/// So many bytes of a text are looked at for a fingerprint.
+/// How many bytes of a text are looked at for a fingerprint.
 const LOOKED_AT_BYTES: usize = 1_024;
 /// A longer error in MessagePack is not taken apart.
 const PACKED_BYTES_MAX: usize = 4_096;
-/// A word of hexadecimal digits with so many, some of them digits, is blanked as a whole.
+/// A word of at least this many hexadecimal digits, some of them decimal, is blanked as a whole.
 const HEX_MIXED_MIN: usize = 6;
-/// So is one of letters alone, if it has so many: no word of a language is one.
+/// So is one of letters alone with at least this many: no word of a language is that.
 const HEX_LETTERS_MIN: usize = 8;
 
 /// What a failure's `error` says to people: a text as it is, a MessagePack value as what it says.

@@ -1,4 +1,5 @@
-//! What jobs take: in the log if it were written anew, and in memory for those that are in no log.
+//! The size of jobs: in the log if it were written anew, and in memory for those that are in no
+//! log.
 
 use spindle_core::event::{Deleted, Requeued};
 use spindle_core::job::{JobImage, Outcome};

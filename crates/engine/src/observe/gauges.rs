@@ -1,4 +1,4 @@
-//! What can be measured from outside: numbers for dashboards and for people who ask why.
+//! Numbers that can be read from outside, for dashboards and for people who ask why.
 
 use bytes::Bytes;
 use spindle_core::Status;
@@ -43,11 +43,12 @@ pub struct Gauges {
     pub queues: usize,
     /// TTL deletions are held because the clock and the log disagree.
     pub is_clock_held: bool,
-    /// What is due waits for room on a full disk: deletions by TTL, leases that are over, schedules.
+    /// Timed changes wait for room on a full disk: deletions by TTL, leases that are over,
+    /// schedules.
     pub are_timers_held: bool,
-    /// The disk is full: what frees space goes on, new jobs do not.
+    /// The disk is full: changes that free space go on, new jobs are refused.
     pub is_disk_full: bool,
-    /// The log can prepare no segment, for another reason than room: as on a full disk, new jobs are refused.
+    /// The log can prepare no segment, for a reason other than room: as on a full disk, new jobs are refused.
     pub log_cannot_grow: bool,
     /// The log is as large as it may be: new jobs are refused.
     pub is_log_full: bool,
@@ -104,13 +105,13 @@ impl Observe<'_> {
         self.0.shared.inner.lock().numbers.traffic.of(queue, self.0.now_ms())
     }
 
-    /// What went through all queues together that are not counted apart.
+    /// What went through all queues together that have no counts of their own.
     pub fn traffic_of_others(&self) -> QueueTraffic {
         self.0.shared.inner.lock().numbers.traffic.of_others(self.0.now_ms())
     }
 
     /// Some of the queues through which something went since they were last taken, and what did; none
-    /// when there are no more. There may be one taker only: what one takes, no other gets.
+    /// when there are no more. There may be only one caller that takes them: what one takes, no other gets.
     pub fn take_active_queues(&self) -> Vec<(Bytes, Tally)> {
         self.0.shared.inner.lock().numbers.traffic.take_active()
     }
@@ -135,7 +136,7 @@ impl Observe<'_> {
         self.0.shared.inner.lock().numbers.workers.list(from, self.0.now_ms())
     }
 
-    /// How many clients wait for a job of a queue, up to 1,000. Sleepers, who would have to be
+    /// How many clients wait for a job of a queue, up to 1,000. Sleepers, which would have to be
     /// called first, are not among them.
     pub fn waiting_leases(&self, queue: &[u8]) -> usize {
         self.0.shared.inner.lock().waiting_leases(queue)

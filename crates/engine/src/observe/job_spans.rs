@@ -17,7 +17,7 @@ use crate::spans::{Span, SpanCounts, SpanKind, SpanSink, id_of_job_span, time};
 use crate::views::Observe;
 
 impl Observe<'_> {
-    /// Who takes spans, if anybody does.
+    /// Where spans go, if they are taken at all.
     pub fn span_sink(&self) -> Option<Arc<dyn SpanSink>> {
         self.0.shared.inner.lock().options.spans.clone()
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A count for each of a row of limits that double: how many values were at most so large.
+/// A count for each of a series of doubling limits: how many values were at most that large.
 #[derive(Debug)]
 pub(crate) struct Meter<const N: usize> {
     first: u64,

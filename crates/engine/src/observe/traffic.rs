@@ -8,12 +8,12 @@ use bytes::Bytes;
 use spindle_core::job::Status;
 use spindle_core::{Event, JobId, State};
 
-/// Queues counted apart; what goes through others is counted together.
+/// Queues with counts of their own; all others are counted together.
 const QUEUES_MAX: usize = 10_000;
-/// When there are more, so many old ones are looked at for each new one.
+/// When there are more, this many old ones are looked at for each new one.
 const SWEPT: usize = 8;
-/// Queues that are listed as active until somebody asks which were. What goes through others is in
-/// their news when they are active again.
+/// Queues that are listed as active until a caller asks which were. Traffic of any others is
+/// reported when they are active again.
 const ACTIVE_MAX: usize = 1_024;
 /// Active queues given out in one hold of the lock.
 const ACTIVE_PER_HOLD: usize = 256;
@@ -50,7 +50,7 @@ impl Tally {
         self.failed += other.failed;
     }
 
-    /// What was counted after another's counts were.
+    /// The counts since an earlier reading.
     fn since(self, before: Tally) -> Tally {
         Tally {
             submitted: self.submitted - before.submitted,

@@ -1,12 +1,13 @@
-//! Who works: every worker that has asked for jobs, through whichever door. Volatile: after a
-//! restart a worker is known again once it asks again.
+//! The workers: every worker that has asked for jobs, through any door. Volatile: after a restart a
+//! worker is known again once it asks again.
 //!
-//! A worker is known by its connection, where its door binds leases to one or names it by one, and
-//! else by its door and the name it gives; those that give none are one worker without a name.
+//! A worker is identified by its connection, if its door binds leases to connections or names
+//! workers by them, and otherwise by its door and the name it gives; all that give no name count as
+//! one worker.
 //!
-//! One without a connection is gone when it waits for nothing and was silent for a minute: it did
-//! not ask, and neither extended nor ended a lease. It is remembered for longer, because
-//! whoever lists workers may know of a job that it still has.
+//! A worker without a connection is gone when it waits for nothing and was silent for a minute: it
+//! did not ask, and neither extended nor ended a lease. It is remembered for longer, because the
+//! caller that lists workers may know of a job that it still has.
 
 use std::collections::HashMap;
 
@@ -20,9 +21,9 @@ const WORKERS_MAX: usize = 10_000;
 /// Queues remembered of what a worker asked for last, and their bytes.
 const QUEUES_MAX: usize = 32;
 const NAMES_BYTES_MAX: usize = 2048;
-/// A worker without a connection is gone when it was silent for so long.
+/// A worker without a connection is gone when it was silent for this long.
 const GONE_MS: u64 = 60_000;
-/// It is forgotten when it was silent for so long.
+/// It is forgotten when it was silent for this long.
 const FORGOTTEN_MS: u64 = 3_600_000;
 /// Places looked at for forgotten ones when a new worker comes.
 const SWEPT: usize = 8;
@@ -34,7 +35,7 @@ const PLACES_PER_HOLD: usize = 256;
 pub struct WorkerView {
     /// The door it comes through.
     pub door: Origin,
-    /// Its connection, where that is what it is known by; 0 otherwise. Its leases say the same.
+    /// Its connection, if it is identified by that; 0 otherwise. Its leases have the same value.
     pub holder: u64,
     /// Its name, as far as it gave one.
     pub name: Bytes,
@@ -42,7 +43,7 @@ pub struct WorkerView {
     pub first_asked_ms: u64,
     /// When it last asked, waited, extended a lease or ended one.
     pub last_seen_ms: u64,
-    /// So many of its requests wait for a job now.
+    /// How many of its requests wait for a job now.
     pub waits: u32,
     /// What it asked for last, as far as that is remembered.
     pub queues: Vec<Bytes>,
@@ -61,7 +62,7 @@ impl WorkerView {
     }
 }
 
-/// What a worker is known by.
+/// What identifies a worker.
 #[derive(PartialEq, Eq, Hash, Debug)]
 enum Key {
     Connection(u64),

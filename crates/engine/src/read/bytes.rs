@@ -12,7 +12,7 @@ use crate::views::Jobs;
 /// Why bytes or an image could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// They are in a newer record by now, or the job went: look the job up again.
+    /// They are in a newer record by now, or the job is gone: look the job up again.
     #[error("the record is gone")]
     Moved,
     /// They do not match their checksum.

@@ -1,4 +1,4 @@
-//! Why a job is where it is: everything that the engine knows of it, in one look.
+//! Why a job is where it is: everything that the engine knows of it, at one moment.
 
 use spindle_core::{FairPlace, Found, JobId, JobImage, Place, ReadyBefore};
 

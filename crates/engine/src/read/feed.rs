@@ -1,9 +1,9 @@
-//! The feed: everything that happens on this server, in order, for whoever follows along.
+//! The feed: everything that happens on this server, in order, for clients that follow it.
 //!
-//! It is the log itself, as far as it is durable, without what only keeps the log small or the
-//! server going. So it can be resumed exactly, restarts included, as long as the log still holds
-//! the place: what compaction has trimmed is a [`FeedError::Gap`]. Foreground jobs are in no log
-//! and in no feed.
+//! It is the log itself, as far as it is durable, without events that only keep the log small or
+//! the server going. So it can be resumed exactly, even after a restart, as long as the log still
+//! holds the place: if compaction has trimmed it, the answer is a [`FeedError::Gap`]. Foreground
+//! jobs are in no log and in no feed.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Jobs that wait for others: how those stand, and the graph that they make.
+//! Jobs that wait for others: the status of those others, and the graph of them all.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +48,7 @@ pub struct FlowNode {
     pub on_dead: OnDead,
 }
 
-/// Jobs that are joined by what waits for what.
+/// Jobs and batches that are connected by waiting for one another.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct JobFlow {
     /// By number.
@@ -68,8 +68,8 @@ impl Jobs<'_> {
     }
 
     /// The flow that a job or a batch is in, at most so many nodes of it: those that it waits for and
-    /// waited for, and theirs, all that wait for one of these, and the batches that they are in. One
-    /// that waits no more is found from those behind it only. None if there is no such job.
+    /// waited for, and theirs, all that wait for one of these, and the batches that they are in. A job that waits no
+    /// more is found only from those that wait or waited for it. None if there is no such job.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Looking jobs up, and what they bring along: payloads and results.
+//! Looking up jobs, their payloads and their results.
 
 use bytes::Bytes;
 use spindle_core::job::{Key, Origin};
@@ -39,7 +39,7 @@ pub struct JobProgress {
     pub waiting: usize,
 }
 
-/// Looking up a job that moves in the log is tried this often.
+/// How often looking up a job that moves in the log is tried.
 const TRIES: usize = 16;
 
 /// Looks a job up again as long as compaction moves what is wanted of it, a few times.

@@ -37,7 +37,7 @@ impl ScannedJob {
     }
 }
 
-/// What one stretch of a walk found. That a job is *not* in it waits for nothing: a list is as of a
+/// What one stretch of a walk found. The absence of a job waits for no record: a list is as of a
 /// moment ago.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScanPage {

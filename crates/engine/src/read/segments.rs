@@ -1,4 +1,4 @@
-//! The log's segments, for who copies them.
+//! The log's segments, for callers that copy them.
 
 use spindle_log::{Position, ReadError, copy::SegmentReader};
 

@@ -1,4 +1,4 @@
-//! What a log comes to, for people: its records folded without a server.
+//! A summary of a log for people: its records folded without a server.
 
 use std::collections::BTreeMap;
 

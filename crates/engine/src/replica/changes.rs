@@ -14,7 +14,7 @@ const CHANGES_MAX: usize = 1 << 17;
 pub(crate) struct ChangeSet {
     door: Option<Origin>,
     ids: BTreeSet<u64>,
-    /// With whether the payload may be another one.
+    /// With a flag: whether the payload may be another one.
     changed: BTreeMap<u64, bool>,
     /// What was in `changed` when this round began. New changes wait for the next, so that a round
     /// has an end however fast jobs change.
@@ -26,7 +26,7 @@ pub(crate) struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Follows the jobs of a door; without one, none.
+    /// Follows the jobs of a door; without a door, follows none.
     pub fn of(door: Option<Origin>) -> ChangeSet {
         ChangeSet { door, ..ChangeSet::default() }
     }

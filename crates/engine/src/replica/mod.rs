@@ -1,6 +1,6 @@
-//! What a door that keeps a copy of its jobs beside the engine asks for: which of them have changed.
+//! Changed jobs, for a door that keeps a copy of its jobs beside the engine.
 //!
-//! Which door that is, [`Options::copied`](crate::Options::copied) says.
+//! [`Options::copied`](crate::Options::copied) names that door.
 
 mod changes;
 mod slices;

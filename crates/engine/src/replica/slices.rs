@@ -1,4 +1,4 @@
-//! What has changed of a door's jobs, slice by slice, for the one who keeps a copy of them.
+//! The changes of a door's jobs, slice by slice, for the keeper of a copy.
 
 use spindle_core::{Found, JobId, JobImage};
 
@@ -29,7 +29,7 @@ pub struct Changes {
     pub restart: bool,
     /// In order of their numbers.
     pub changes: Vec<Change>,
-    /// The round goes on. At its end everything was taken that had changed when it began.
+    /// The round goes on. At its end all changes have been taken that there were when it began.
     pub more: bool,
 }
 
@@ -67,7 +67,7 @@ impl Replica<'_> {
         self.0.shared.inner.lock().changes.waiting()
     }
 
-    /// Whoever kept a copy of the door's jobs has lost it: all of them are to be taken again.
+    /// The copy of the door's jobs is lost: all of them are to be taken again.
     pub fn restart(&self) {
         self.0.shared.inner.lock().changes.walk_all();
     }
@@ -76,7 +76,7 @@ impl Replica<'_> {
 impl Inner {
     fn change_of(&self, id: JobId, payload_changed: bool) -> Change {
         match self.state.job(id) {
-            // Whoever asks the copy must not find what nobody may change.
+            // A deleted job must not be found in the copy, since it cannot be changed.
             Some(_) if self.state.deletion(id).is_some() => Change::Gone(id),
             Some(Found::Live(_)) => {
                 let image = Box::new(self.state.image(id).expect("it is live"));

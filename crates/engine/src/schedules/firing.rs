@@ -100,8 +100,8 @@ impl Engine {
         !due.is_empty() && due.len() == most
     }
 
-    /// While the clock is not believed, the server stops, or there is no room for new jobs, none
-    /// is: what is missed by that is treated as missed.
+    /// While the clock is not believed, the server stops, or there is no room for new jobs, no
+    /// schedule is due: times that pass meanwhile are treated as missed.
     fn due_schedules(&self, most: usize) -> Vec<Found> {
         let has_room = self.check_space().is_ok();
         let mut inner = self.enter();
@@ -126,11 +126,11 @@ impl Engine {
         }));
         let mut job = JobOf(&found.schedule).new_job();
         let mut inner = self.enter_matched(&mut job);
-        // The pending job comes first, if it may.
+        // The pending job comes first, if the core admits it.
         let now_ms = inner.now_ms;
         let due = occasions.into_iter().find(|fire| inner.state.fires(fire, now_ms).is_ok());
         if let Some(fire) = due {
-            // Somebody was faster: nothing is left to do.
+            // Another caller was faster: nothing is left to do.
             inner.fire(fire, job, None).ok();
         }
         self.leave(inner);

@@ -1,6 +1,6 @@
-//! Schedules: jobs that come by the clock.
+//! Schedules: jobs submitted by the clock.
 //!
-//! `rules.rs` has what people do and see, `firing.rs` the step of the timer. The core decides
+//! `rules.rs` has the calls of people, `firing.rs` the step of the timer. The core decides
 //! (`spindle_core::schedule`), `spindle-schedule` computes times, outside the lock.
 //!
 //! Unlike deadlines of jobs, schedules are no part of a tick: a call may be decided while a

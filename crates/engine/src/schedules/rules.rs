@@ -55,8 +55,8 @@ impl Schedules<'_> {
         self.0.read(|inner| inner.state.schedule(name).map(|view| inner.shown(view)))
     }
 
-    /// Schedules in the order of their names, those behind `after`; with `outcomes` only those whose
-    /// newest time came to one of these. A page may have fewer than `limit`, and yet not be the last.
+    /// Schedules in the order of their names, those behind `after`; with `outcomes` only those whose newest time had
+    /// one of these outcomes. A page may have fewer than `limit`, and yet not be the last.
     pub fn list(
         &self,
         after: Option<&str>,

@@ -1,4 +1,4 @@
-//! Who was called for which job, and what of it is reserved.
+//! Which sleepers were called for which jobs, and which of those are reserved.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use spindle_core::job::Label;
 
 use crate::door::ConnectionId;
 
-/// How long one who was called has time to come for the job.
+/// How long a called sleeper has to come for the job.
 const CALL_MS: u64 = 100;
 
 /// Sleepers that were called and have not come yet.
@@ -20,13 +20,13 @@ pub(crate) struct Calls {
     called: Reservations,
     /// The part of `called` that is reserved: leases that wait leave it.
     reserved: Reservations,
-    /// Those whose last call was in vain.
+    /// Connections whose last call was in vain.
     missed: HashSet<ConnectionId>,
-    /// Queues in which a job was left that somebody was called for.
+    /// Queues in which a job was left for a called sleeper.
     left: BTreeSet<Bytes>,
 }
 
-/// What somebody was called for.
+/// What a sleeper was called for.
 #[derive(Debug)]
 struct Call {
     job: Callable,
@@ -44,16 +44,16 @@ pub(crate) struct Callable {
 /// What a lease leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
-    /// It takes what is there.
+    /// Nothing: it takes any job.
     Nothing,
-    /// What is reserved for those who were called.
+    /// The jobs reserved for called sleepers.
     Reserved,
-    /// All that somebody was called for.
+    /// All jobs that sleepers were called for.
     Called,
 }
 
 impl Calls {
-    /// Somebody is called for a job.
+    /// A sleeper is called for a job.
     pub fn add(&mut self, connection: ConnectionId, job: Callable, reserves: bool, now_ms: u64) {
         self.called.add(&job.queue, &job.labels);
         if reserves {
@@ -96,7 +96,7 @@ impl Calls {
         self.missed.contains(&connection)
     }
 
-    /// Jobs of these queues were left for those who were called.
+    /// Jobs of these queues were left for called sleepers.
     pub fn leave(&mut self, queues: impl IntoIterator<Item = Bytes>) {
         self.left.extend(queues);
     }
@@ -111,12 +111,12 @@ impl Calls {
         }
     }
 
-    /// One whose time to come has passed.
+    /// A called sleeper whose time to come has passed.
     pub fn due(&self, now_ms: u64) -> Option<ConnectionId> {
         self.due.first().filter(|(due, _)| *due <= now_ms).map(|(_, connection)| *connection)
     }
 
-    /// Whether those who wait have to leave something.
+    /// Whether leases that wait have to leave something.
     pub fn reserves_any(&self) -> bool {
         !self.reserved.is_empty()
     }

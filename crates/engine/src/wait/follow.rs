@@ -1,5 +1,5 @@
-//! Following a job: what people see of it while its worker works. A page or a terminal looks on, and
-//! the job is as it would be without it: a follower is no client that waits for the result.
+//! Following a job: what people see of it while its worker works. A follower, such as a page or a
+//! terminal, has no effect on the job: it is not a client that waits for the result.
 
 use spindle_core::{JobId, Status};
 

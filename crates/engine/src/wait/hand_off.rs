@@ -1,4 +1,5 @@
-//! After every command, those who wait for what it changed are served, the longest waiter first.
+//! After every command, the clients that wait for what it changed are served, the longest waiter
+//! first.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::door::{ConnectionId, LeaseRef, Ticket};
 use crate::gate::Gated;
 use crate::inner::Inner;
 
-/// What is due and has to wait for room on a full disk is looked at so often, in milliseconds.
+/// How often timed changes that wait for room on a full disk are looked at, in milliseconds.
 pub(crate) const HELD_MS: u64 = 100;
 
 /// Who is served next.
@@ -25,7 +26,7 @@ pub(crate) const HELD_MS: u64 = 100;
 struct NextInLine {
     /// The first for each service at each woken queue.
     next: BTreeSet<(Rank, Service, Bytes)>,
-    /// Those who wait and for whom there was nothing.
+    /// Waiting clients for which there was nothing.
     failed: BTreeSet<Ticket>,
 }
 
@@ -53,7 +54,7 @@ impl Inner {
         decide: impl FnOnce(&State, u64, &mut Decision) -> Result<(), Rejection>,
     ) -> Result<(), Rejection> {
         self.apply_decided(payload, decide)?;
-        // An end may have freed a bucket: those who wait for what it held back come now.
+        // An end may have freed a bucket: clients that wait for a job it held back are served now.
         self.serve_waiting();
         Ok(())
     }
@@ -141,8 +142,8 @@ impl Inner {
         }
     }
 
-    /// Serves one who waits. Returns whether the next in its line is served: only if there is something
-    /// for any of them, so that a job that cannot be leased costs no walk along the line.
+    /// Serves one waiting client. Returns whether to serve the next in its line: only if there is a job for any of
+    /// them, so that a job that cannot be leased costs no walk along the line.
     fn serve(
         &mut self,
         line: &mut NextInLine,
@@ -156,7 +157,8 @@ impl Inner {
         }
         match service {
             Service::Lease => {
-                // What it cannot have at one queue it cannot have at another: it asks for all.
+                // A request that got no job at one queue gets none at another: it asks for all its
+                // queues at once.
                 let is_new = line.failed.insert(rank.ticket);
                 (is_new && self.hand_over(rank.ticket, Spare::Reserved))
                     || self.has_more(queue, Spare::Reserved)
@@ -165,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// Hands a job to one who waits, if there is one for it.
+    /// Hands a job to a waiting client, if there is one for it.
     fn hand_over(&mut self, ticket: Ticket, spare: Spare) -> bool {
         let Some(Wait { caller, request: WaitFor::Lease(request), .. }) =
             self.waiting.list.find(ticket)
@@ -183,7 +185,7 @@ impl Inner {
         true
     }
 
-    /// Whether somebody could lease a job of a queue beyond what is spared.
+    /// Whether there is a job of a queue to lease besides those that are spared.
     fn has_more(&mut self, queue: &Bytes, spare: Spare) -> bool {
         self.callable(vec![queue.clone()], u32::MAX, spare).is_some()
     }
@@ -280,7 +282,7 @@ impl Inner {
         Ok(Gated::new(leased, gate))
     }
 
-    /// Decides a lease that leaves something to those who were called.
+    /// Decides a lease that leaves the spared jobs to called sleepers.
     fn decide_lease(
         &mut self,
         request: &Lease,
@@ -302,8 +304,8 @@ impl Inner {
         }
     }
 
-    /// The job a lease would take now. Ready jobs may be held back by a pause or a constraint: to
-    /// call somebody for those would make it come and go without end.
+    /// The job a lease would take now. Ready jobs may be held back by a pause or a constraint: a
+    /// sleeper called for those would come and go without end.
     pub fn callable(
         &mut self,
         queues: Vec<Bytes>,
@@ -355,7 +357,7 @@ impl Inner {
                 self.answer(ticket, Gated::open(Answer::Room));
                 continue;
             }
-            // Nobody ends with nothing for what is only reserved.
+            // A wait does not end with nothing while a job is merely reserved.
             let takes_reserved = self.waiting.calls.reserves_any() && !self.stopping;
             if !(takes_reserved && self.hand_over(ticket, Spare::Nothing)) {
                 self.end_wait(ticket, Some(Answer::TimedOut));
@@ -363,7 +365,7 @@ impl Inner {
         }
     }
 
-    /// Those who were called have had their time: what is left is for others.
+    /// Called sleepers have had their time: what they left is for others.
     pub fn end_due_calls(&mut self, now_ms: u64) {
         let mut any = false;
         while let Some(connection) = self.waiting.calls.due(now_ms) {
@@ -403,7 +405,7 @@ impl Inner {
     }
 
     /// The connection no longer waits for this ticket. If the answer is on its way already, the
-    /// lease in it is nobody's: its attempt is given back.
+    /// lease in it has no holder: its attempt is given back.
     pub fn give_up_wait(&mut self, connection: ConnectionId, ticket: Ticket) {
         if self.waiting.list.find(ticket).is_some() {
             self.end_wait(ticket, None);

@@ -1,4 +1,4 @@
-//! Who waits for what: leases, results, ends of batches, news of a job, calls to work, room in the log, the feed.
+//! The list of waits: for leases, results, ends of batches, news of a job, calls to work, room in the log, the feed.
 //! Volatile: it is gone after a crash, as are the connections that waited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +13,7 @@ use crate::answer::Answer;
 use crate::door::{ConnectionId, Delivery, Mailbox, Ticket};
 use crate::gate::Gated;
 
-/// Who asks, and where a deferred answer goes.
+/// The client that asks, and where a deferred answer goes.
 #[derive(Clone)]
 pub struct Caller {
     /// The connection.
@@ -50,7 +50,7 @@ pub(crate) enum WaitFor {
     BatchEnd { batch: JobId },
     /// News of a job and its end, with several answers.
     Watch { job: JobId },
-    /// Anything that changes of a job, for somebody who only looks on.
+    /// Any change of a job, for a client that only looks on.
     Change { job: JobId },
     /// A call when there is something to lease. The call reserves it for a while (see
     /// [`super::wakeups`]), unless the sleeper did not come when it was called last.
@@ -79,15 +79,15 @@ impl Sleep {
     }
 }
 
-/// Where somebody stands in the line at a queue: those who are late come last, and the longest
-/// waiter first.
+/// A wait's place in the line at a queue: late ones come last, otherwise the longest waiter comes
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub is_late: bool,
     pub ticket: Ticket,
 }
 
-/// What is done for somebody who waits.
+/// What is done for a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     /// To be handed a job.
@@ -103,8 +103,8 @@ pub(crate) struct Wait {
     pub deadline_ms: Option<u64>,
 }
 
-/// For each thing waited for, those who wait for it, in the order they are served. Sorted by what
-/// it is: there may be a hundred thousand names of queues, and pages of queues show them in order.
+/// For each thing waited for, the waits for it in the order they are served. Sorted by the thing:
+/// there may be a hundred thousand names of queues, and pages of queues show them in order.
 #[derive(Debug)]
 struct Lines<K, T>(BTreeMap<K, BTreeSet<T>>);
 
@@ -208,8 +208,8 @@ impl WaitList {
         self.by_connection.set(&connection, ticket, is_there, || connection);
     }
 
-    /// Stops the deadlines of those who wait for this job until it is leased, or, when it was given
-    /// back, starts them again.
+    /// Stops those deadlines of waits for this job that only count until it is leased, or, when it
+    /// was given back, starts them again.
     pub fn stop_deadlines(&mut self, job: JobId, stop: bool) {
         for ticket in self.by_job.0.get(&job).into_iter().flatten() {
             if let Some(Wait {
@@ -250,7 +250,7 @@ impl WaitList {
         self.by_batch.all(&batch)
     }
 
-    /// Those who follow a job: they keep no job from being dropped.
+    /// The followers of a job: they do not keep the job from being dropped.
     pub fn followers(&self, job: JobId) -> Vec<Ticket> {
         self.followers.all(&job)
     }

@@ -1,9 +1,9 @@
-//! Everybody who waits: for a job, for a job's end, to be called to work, for room in the log.
+//! Clients that wait: for a job, for a job's end, to be called to work, for room in the log.
 //!
-//! [`list`] is the list of them, [`calls`] which sleepers were called for what, [`reports`] what holders of leases
-//! say of their jobs, [`output`] what they write for people; together they are [`waiting`], which
-//! follows the events. [`hand_off`] serves those who wait. [`ends`], [`wakeups`], [`watch`] and
-//! [`follow`] have the methods that doors call.
+//! [`list`] is the list of them, [`calls`] notes which sleepers were called for what, [`reports`] what holders of
+//! leases say of their jobs, [`output`] what they write for people; together they make up [`waiting`], which follows
+//! the events. [`hand_off`] serves the waiting clients. [`ends`], [`wakeups`], [`watch`] and [`follow`] have the
+//! methods that doors call.
 
 mod calls;
 mod ends;

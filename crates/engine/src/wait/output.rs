@@ -1,5 +1,5 @@
-//! What workers write while they work, for people who look on. Never logged: the newest of it is
-//! kept in memory over the ends of leases and of jobs, and is gone when the server stops.
+//! Output that workers write while they work, for people who look on. Never logged: the newest part
+//! is kept in memory beyond the ends of leases and jobs, and is gone when the server stops.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub const OUTPUT_PIECE_BYTES_MAX: usize = 64 * 1024;
 /// What a piece counts besides its bytes.
 const PIECE_BYTES: usize = 64;
-/// Pieces of one page end behind so many bytes.
+/// A page ends with the piece that reaches this many bytes.
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// Something a worker wrote.
@@ -52,8 +52,9 @@ pub struct OutputPage {
     /// In order. The first may begin behind the offset that was asked for: what lay between is not
     /// kept any more.
     pub pieces: Vec<OutputPiece>,
-    /// The offset to go on from. It lies before the one that was asked for when that is not of this
-    /// output: the server was started anew, or the output has gone and began again.
+    /// The offset to go on from. It lies before the one that was asked for if that offset belongs
+    /// to an earlier output: the server was started anew, or the output was dropped and began
+    /// again.
     pub next: u64,
 }
 
@@ -129,7 +130,8 @@ fn counted(bytes: &Bytes) -> usize {
 
 impl Outputs {
     /// Keeps what a worker wrote: the newest [`OUTPUT_BYTES_MAX`] of a job, and `all_max` bytes of
-    /// all jobs. For those the jobs go that wrote nothing for the longest time.
+    /// all jobs. To stay below `all_max`, the output of the jobs that wrote nothing for the longest
+    /// time is dropped.
     pub fn add(&mut self, job: JobId, written: Written, all_max: usize) {
         self.writes += 1;
         let output = self.by_job.entry(job).or_default();

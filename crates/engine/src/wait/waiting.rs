@@ -1,5 +1,5 @@
-//! Everybody who waits, as one part of what is behind the lock: it follows the events, answers those
-//! who waited for them, and notes which queues have something new.
+//! All waits, as one part of the state behind the lock: it follows the events, answers the waits
+//! for them, and notes which queues have something new.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
     unwanted: Vec<JobId>,
     /// The lease last handed to each connection that waited: undone if it never took it.
     delivered: HashMap<ConnectionId, (Ticket, LeaseRef)>,
-    /// Queues in which something has changed that somebody waits for.
+    /// Queues with waits in which something has changed.
     woken: BTreeSet<Bytes>,
 }
 
@@ -117,8 +117,8 @@ impl Waiting {
         }
     }
 
-    /// Answers those who wait for a batch's end, if it has ended. Only what has ended goes, so nobody
-    /// waits for one that goes.
+    /// Answers the waits for a batch's end, if it has ended. Only an ended batch is dropped, so no wait is left when
+    /// one is.
     fn on_batch_changed(&mut self, id: JobId, state: &State, gate: Gate) {
         let tickets = self.list.for_batch(id);
         if tickets.is_empty() {
@@ -165,7 +165,7 @@ impl Waiting {
         Some(wait)
     }
 
-    /// Answers all of some tickets the same, with what waits for nothing.
+    /// Gives all these tickets the same answer, which waits for no record.
     pub fn answer_all(&mut self, tickets: Vec<Ticket>, answer: &Answer) {
         for ticket in tickets {
             self.answer(ticket, Gated::open(answer.clone()));
@@ -177,7 +177,7 @@ impl Waiting {
         self.delivered.insert(connection, (ticket, lease));
     }
 
-    /// The lease that is on its way to a connection as a ticket's answer: it is nobody's now.
+    /// The lease that is on its way to a connection as a ticket's answer: it has no holder now.
     pub fn take_delivered(&mut self, connection: ConnectionId, ticket: Ticket) -> Option<LeaseRef> {
         let (delivered, lease) = *self.delivered.get(&connection)?;
         (delivered == ticket).then(|| {

@@ -1,23 +1,22 @@
 //! Sleepers: workers that want to be called when there is work, and come for it themselves.
 //!
-//! Who calls: a door whose workers go to sleep (Gearman's PRE_SLEEP, the draft's worker_sleep).
-//! What comes: [`Answer::Called`](crate::Answer::Called), once, which ends the sleep and waits for
-//! no record. As many sleepers are called as there are jobs they could lease.
+//! Called by doors whose workers go to sleep (Gearman's PRE_SLEEP, the draft's worker_sleep). The
+//! answer is one [`Answer::Called`](crate::Answer::Called), which ends the sleep and waits for no
+//! record. As many sleepers are called as there are jobs they could lease.
 //!
-//! Sleepers and those who wait for a lease are served in one line: the one who has waited longest comes
-//! first, whichever it is. Serving a sleeper takes time, because it has to come; without more, every
-//! job would go to somebody who waits before it does. So a call reserves: for 100 ms those who wait
-//! leave one job of the queue, and one start under each label of it, to whoever was called (see
-//! [`Reservations`](spindle_core::Reservations)). What a reservation cannot do:
+//! Sleepers and waiting leases are served in one line, the longest waiter first. Serving a sleeper takes time, because
+//! it has to come; without a reservation, every job would go to a waiting lease before it does. So a call reserves: for
+//! 100 ms waiting leases leave one job of the queue, and one start under each label of it, to the called sleeper (see
+//! [`Reservations`](spindle_core::Reservations)). A reservation has limits:
 //!
 //! - It refuses nobody. A lease that does not wait takes what is there, reserved or not; a wait that
 //!   ends while something is reserved takes that before it ends with nothing.
-//! - It strands no job. When the one who was called has come, is gone, or has had its 100 ms, the
-//!   next in line is served at once.
-//! - It is not given twice in vain. Who did not come in its time is called after all who wait, and
-//!   reserves nothing, until it asks for a job again.
-//! - It costs nothing where nobody both sleeps and waits: leases that wait are the only ones that
-//!   look at it, and where more jobs are ready than sleepers were called for they find one.
+//! - It strands no job. When the called sleeper has come, is gone, or has had its 100 ms, the next
+//!   in line is served at once.
+//! - It is not given twice in vain. A sleeper that did not come in its time is called after all
+//!   others, and reserves nothing, until it asks for a job again.
+//! - It costs nothing unless a queue has both sleepers and waiting leases: only leases that wait
+//!   look at it, and where more jobs are ready than sleepers were called for, they find one.
 
 use std::collections::BTreeSet;
 
@@ -90,8 +89,8 @@ impl Waits<'_> {
 }
 
 impl Inner {
-    /// Calls one who would sleep at once, if there is something it could lease that nobody was
-    /// called for.
+    /// Calls a worker at once instead of letting it sleep, if there is a job it could lease that no
+    /// sleeper was called for.
     fn call_at_once(&mut self, connection: ConnectionId, sleep: &Sleep) -> bool {
         let state = &self.state;
         let is_ready =
@@ -107,8 +106,8 @@ impl Inner {
         true
     }
 
-    /// A connection asks for a job, or is gone: if it was called, that is over. Serve those who wait when
-    /// it has its job: what it leaves is for others.
+    /// A connection asks for a job, or is gone: its call, if there was one, is over. Serve the waiting clients when it
+    /// has its job: what it leaves is for others.
     pub(crate) fn end_call_of(&mut self, connection: ConnectionId) {
         self.waiting.calls.set_missed(connection, false);
         self.end_call(connection);

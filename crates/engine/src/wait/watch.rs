@@ -1,13 +1,12 @@
 //! Watching a job: one wait with several answers, news first and the job's end last.
 //!
-//! Who calls: a door whose clients stay until their job is done (Gearman's foreground jobs, the
-//! draft's sync ones). What comes: [`Answer::Reported`] for what the holder of the live lease reports,
-//! then exactly one of [`Answer::Ended`] (done or dead; its gate is the record of the end) and
-//! [`Answer::Gone`]. News are volatile: they wait for no record, are forgotten when the lease ends,
-//! and a watcher that comes later gets only what is new from then on.
+//! Called by doors whose clients stay until their job is done (Gearman's foreground jobs, the draft's sync ones). The
+//! answers: [`Answer::Reported`] for what the holder of the live lease reports, then exactly one of [`Answer::Ended`]
+//! (done or dead; its gate is the record of the end) and [`Answer::Gone`]. News are volatile: they wait for no record,
+//! are forgotten when the lease ends, and a watcher that comes later gets only what is new from then on.
 //!
-//! A slow watcher costs the engine nothing: news go into its reactor's mailbox at once, and it is
-//! the session that stops taking them when its outbox is full.
+//! A slow watcher costs the engine nothing: news go into its reactor's mailbox at once, and its
+//! session stops taking them when its outbox is full.
 
 use bytes::Bytes;
 use spindle_core::command::Claim;
@@ -37,7 +36,7 @@ impl Waits<'_> {
 }
 
 impl Leases<'_> {
-    /// The holder of a live lease reports something. Nothing of it waits for the log.
+    /// The holder of a live lease reports something. Does not wait for the log.
     pub fn report(&self, claim: Claim, news: News) -> Gated<Result<(), Refused>> {
         let mut inner = self.0.enter();
         let reported = inner.report(claim, &news);

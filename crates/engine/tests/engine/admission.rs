@@ -54,7 +54,7 @@ fn changes_on_a_full_disk_wait_for_a_compaction_that_had_no_turn() {
     let mut numbers = 0..taken;
     let mut looks = 0;
     loop {
-        // Compaction has no turn until they wait for it.
+        // Compaction gets no turn until changes wait for it.
         delete_while_there_is_room(&engine, &mut numbers);
         if numbers.is_empty() {
             break;
@@ -111,7 +111,7 @@ fn changes_that_gain_nothing_are_refused_before_the_reserve_is_gone_and_taken_wh
         assert!(numbers.clone().next().is_some(), "the disk is large enough for all deletes");
         waits(&engine, &letters);
         compaction(&engine);
-        // Whoever waits is answered: to go on, or to be refused.
+        // Every request that waits is answered: it goes on, or is refused.
         assert_eq!(letters.take().len(), 1);
         looks += 1;
         assert!(looks < 100, "the reserve lasts for ever");
@@ -138,7 +138,7 @@ fn changes_behind_a_record_that_does_not_fit_are_refused_and_taken_when_there_is
     }
     submit(&engine, 1_000).unwrap();
     assert!(engine.compaction_step().unwrap());
-    // It appends the job again before anybody knows that the disk has no room for it.
+    // It appends the job again before it is known that the disk has no room for it.
     disk.set_capacity(Some(disk.used()));
     assert!(log.space() == Space::Ample && engine.compaction_step().unwrap());
     assert_eq!(engine.commit_once(), Committed::Full);

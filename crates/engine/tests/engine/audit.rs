@@ -72,7 +72,7 @@ fn entries_survive_the_log_they_were_written_to() {
     let first = bench.log.first();
     let mut most = 0;
     for round in 0..12 {
-        // Nobody is asked who ends these.
+        // These are not ended by a person, so they leave no entry.
         for n in 0..60 {
             let id = bench.add("churn", &noise(round * 60 + n, 1000));
             bench.finish(id, true, b"").expect("unfinished");

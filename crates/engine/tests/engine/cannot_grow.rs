@@ -1,5 +1,5 @@
-//! An engine whose log can prepare no further segment, for another reason than room: as on a full disk, what frees
-//! space goes on, and the refusals say what is the matter.
+//! An engine whose log can prepare no further segment, for a reason other than room: as on a full disk, changes that
+//! free space go on, and the refusals give the reason.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn changes_are_refused_when_nothing_more_is_to_be_gained_and_taken_when_it_can_g
     submit(&engine, 20_000).expect("it grows again");
 }
 
-/// To the very end of the log: nobody asks whether there is room.
+/// Fills the log to its very end, without asking whether there is room.
 fn fill(engine: &Engine, taken: u64) {
     let delete = |number| engine.people(&mut somebody()).delete(JobRef::Uuid(uuid(number))).value();
     let mut numbers = 0..taken;

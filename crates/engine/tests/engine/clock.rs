@@ -1,4 +1,4 @@
-//! A wall clock that cannot be right deletes nothing and stops nothing else, and the status shows it.
+//! While the wall clock cannot be right, nothing is deleted and all else goes on, and the status shows it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 const TTR_MS: i64 = 1_000;
 
-/// A server that comes after another one, on a machine whose clock is so far ahead of the log.
+/// A server that follows another one, on a machine whose clock is this far ahead of the log.
 struct Next {
     engine: Engine,
     clock: Arc<ManualClock>,
@@ -140,7 +140,7 @@ fn a_clock_that_is_set_right_after_the_start_needs_nobody() {
     }
 }
 
-/// A clock that is set right is no time that a worker has used up.
+/// Setting the clock right uses up no worker's time.
 #[test]
 fn leases_keep_the_time_they_had_left_when_time_is_set_forward() {
     let set_right = |next: &Next| next.clock.set_wall_ahead(180 * MINUTE);

@@ -132,7 +132,7 @@ fn a_durable_lease_waits_for_its_own_record_and_a_foreground_one_for_nothing() {
     assert!(!bench.is_durable(leased));
     bench.commit();
     assert!(bench.is_durable(leased));
-    // One who waits for a job that is long durable, too.
+    // A client that waits for a job that has long been durable, too.
     let pause = |paused| {
         let name = Bytes::from_static(b"w");
         let mut audit = somebody();
@@ -177,7 +177,7 @@ fn too_much_that_is_not_durable_keeps_callers_waiting_for_room() {
     bench.add("q", b"");
 }
 
-/// An engine with this limit and one job with so long a payload, neither durable.
+/// An engine with this limit, and one job with a payload of this length, not durable yet.
 fn one_undurable(undurable_bytes_max: usize, payload_bytes: usize) -> Bench {
     let bench = Bench::with(Options { undurable_bytes_max, ..Options::default() });
     bench.add("q", &noise(1, payload_bytes));
@@ -195,7 +195,7 @@ fn there_is_room_up_to_the_limit_and_none_a_byte_beyond_it() {
     assert!(!over_it.engine.has_room());
     let ticket =
         over_it.engine.wait_for_room(&over_it.caller(7), 0).unwrap().expect("there is none");
-    // Who does not ask is served: the limit is for those who do.
+    // A caller that does not ask is served: the limit is for those that ask.
     over_it.add("q", b"x");
     over_it.commit();
     assert!(at_it.answers().is_empty());
@@ -295,7 +295,7 @@ fn check_stopped(operation: Operation) {
         Bench::on_disk(&disk)
     };
     assert_eq!(bench.payload(kept), &b"kept"[..]);
-    // A sync that failed may have saved what it should have; nobody was answered either way.
+    // A failed sync may have saved its data all the same; no client was answered either way.
     assert!(matches!(bench.status(lost), None | Some(Status::Ready)));
     bench.check_fold();
 }

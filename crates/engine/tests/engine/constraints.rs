@@ -1,4 +1,4 @@
-//! Constraints put by name: who falls under them, whichever way a job comes, and how those that are
+//! Constraints put by name: which jobs fall under them, however they come, and how jobs that are
 //! there already are matched.
 
 use std::collections::VecDeque;
@@ -310,7 +310,7 @@ fn jobs_that_are_there_are_matched_in_slices_while_others_come() {
     assert_eq!(bench.engine.relabel_step(), RelabelStep::More);
     let progress = bench.engine.constraints().relabelling();
     assert_eq!((progress.relabelled, progress.remaining), (512, JOBS - 512));
-    // What comes now is matched already.
+    // Jobs that come now are matched already.
     let late = json(&bench, "q", r#"{"user":1}"#);
     assert_eq!(numbers(&bench, late), [1]);
     let steps = relabel(&bench);

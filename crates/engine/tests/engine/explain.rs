@@ -1,4 +1,4 @@
-//! Why a job is where it is: one look that says all of the same moment.
+//! Why a job is where it is: one look, all of it of the same moment.
 
 use bytes::Bytes;
 use spindle_core::audit::Action;

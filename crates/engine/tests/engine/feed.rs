@@ -156,7 +156,7 @@ fn check_gap(payload_memory_bytes: usize) {
     bench.finish(kept, true, b"").expect("unfinished");
     bench.commit();
     assert_eq!(names(&read_all(&bench.engine, Some(end), 7).0), ["Finished"]);
-    // Who waits behind the gap hears at once, and then of the gap.
+    // A client that waits for what is behind the gap is answered at once, and then told of the gap.
     bench.engine.feed().wait(&bench.caller(1), early).expect("room");
     assert_eq!(bench.answers().len(), 1);
 }

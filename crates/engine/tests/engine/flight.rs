@@ -45,7 +45,7 @@ fn submit(bench: &Bench) -> Gate {
     bench.engine.jobs().submit(new_job(plain("q"), b"x")).acked().expect("taken")
 }
 
-/// Decides so many things, each of which departs at once.
+/// Makes this many decisions, each of which departs at once.
 fn depart(bench: &Bench, count: usize) -> Vec<Gate> {
     let depart_one = |_| {
         let gate = submit(bench);
@@ -55,7 +55,7 @@ fn depart(bench: &Bench, count: usize) -> Vec<Gate> {
     (0..count).map(depart_one).collect()
 }
 
-/// The durable position of a log that has come so far.
+/// The durable position of a log that has come this far.
 fn check_durable(bench: &Bench, gates: &[Gate], durable: usize) {
     for (n, gate) in gates.iter().enumerate() {
         assert_eq!(bench.is_durable(*gate), n < durable, "gate {n} after {durable} answers");
@@ -166,7 +166,7 @@ fn after_a_lost_record_those_behind_it_are_submitted_again_too() {
     check_taken_back(|log| log.lose_records(1));
 }
 
-/// The thread that submits may come between an Unknown and whoever notes it.
+/// The thread that submits may come between an Unknown and the thread that notes it.
 #[test]
 fn a_record_for_which_the_log_is_not_ready_waits_until_the_answer_is_taken() {
     let store = store();
@@ -301,7 +301,7 @@ fn one_at_a_time_whoever_serves_clients_commits() {
     check_durable(&bench, &gates, 3);
     assert!(!bench.engine.end_turn() && log.on_their_way() == 0);
     assert!(bench.engine.sync_time() > Duration::ZERO);
-    // Whoever has nobody to serve meanwhile does not wait for a network, however quick it was.
+    // Even a thread with nothing else to serve does not wait for a network, however quick it was.
     let gate = submit(&bench);
     bench.engine.commit_if_quick();
     assert!(!bench.is_durable(gate));

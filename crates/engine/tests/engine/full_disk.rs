@@ -1,4 +1,4 @@
-//! An engine whose disk is full: what frees space goes on, and does free it.
+//! An engine whose disk is full: changes that free space go on, and do free it.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn start_at(disk: &SimDisk, clock: Arc<ManualClock>, options: Options) -> (Engin
 }
 
 pub fn uuid(number: u64) -> [u8; 16] {
-    // Not from 0: the nil UUID names nobody.
+    // Not from 0: the nil UUID names no job.
     u128::from(number + 1).to_be_bytes()
 }
 
@@ -138,7 +138,8 @@ fn carrying_leaves_room_for_the_deletes_that_make_it_needless() {
     let (engine, log) = start(&disk);
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
     let taken = fill(&engine, &log);
-    // The reserve is nearly gone, and the oldest segment is all alive: carrying it would take more.
+    // The reserve is nearly gone, and the oldest segment is all alive: appending it again would
+    // take more than is left.
     let mut number = taken / 2;
     while log.room_bytes() > SEGMENT_BYTES / 2 {
         finish(&engine, number, 300).unwrap();
@@ -160,7 +161,7 @@ fn a_step_of_carrying_is_never_more_than_the_reserve_can_take() {
     let disk = SimDisk::new(1);
     let (engine, log) = start(&disk);
     disk.set_capacity(Some(disk.used() + 40 * SEGMENT_BYTES));
-    // What these take when they are appended again is not known before they are read.
+    // How much room these take when they are appended again is not known before they are read.
     for number in 50_000..50_040 {
         submit_sized(&engine, number, 7_000).unwrap();
         finish(&engine, number, 100).unwrap();

@@ -22,7 +22,7 @@ use spindle_testkit::disk::SimDisk;
 /// When the clocks of these tests start.
 pub const START_MS: u64 = 1_000_000;
 
-/// A request of nobody in particular.
+/// A request of no particular person.
 pub fn somebody() -> Audit {
     Audit::new(Actor::default())
 }
@@ -70,7 +70,7 @@ pub trait TakeApartResult<T, E>: TakeApart<Result<T, E>> {
         result.map(|value| (value, gate))
     }
 
-    /// What the answer waits for that the call was done.
+    /// The gate of the answer that the call was done.
     fn acked(self) -> Result<Gate, E> {
         self.split().map(|(_, gate)| gate)
     }
@@ -78,7 +78,7 @@ pub trait TakeApartResult<T, E>: TakeApart<Result<T, E>> {
 
 impl<T, E> TakeApartResult<T, E> for Gated<Result<T, E>> {}
 
-/// What the engine delivers, for whoever waits.
+/// What the engine delivers to the waiting clients.
 #[derive(Default)]
 pub struct Letters {
     deliveries: Mutex<Vec<Delivery>>,
@@ -163,7 +163,7 @@ impl Bench {
         Bench::folded(disk, START_MS, options)
     }
 
-    /// Ends this engine without a word, and starts the next one on the same disk.
+    /// Ends this engine without an orderly stop, and starts the next one on the same disk.
     pub fn restart(self, disk: &SimDisk) -> Bench {
         let (now_ms, options) = (self.engine.now_ms(), self.options.clone());
         drop(self);
@@ -326,7 +326,7 @@ impl Bench {
         }
     }
 
-    /// Carries and trims until the log is as small as the engine wants it, and checks the fold
+    /// Compacts and trims until the log is as small as the engine wants it, and checks the fold
     /// around every trim.
     #[track_caller]
     pub fn compaction(&self) {

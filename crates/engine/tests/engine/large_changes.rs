@@ -11,7 +11,7 @@ use spindle_testkit::HeldLog;
 use crate::harness::{Bench, START_MS, noise};
 
 const LARGE_BYTES: usize = 64 * 1024 + 1;
-/// Who has had nothing committed for longer is gone.
+/// Other changes count as gone when none was committed in this time.
 const OTHERS_MS: u64 = 100;
 
 /// An engine whose commits a test holds back.
@@ -35,7 +35,7 @@ fn submit_large(bench: &Bench) {
     bench.add("large", &noise(1, LARGE_BYTES));
 }
 
-/// Commits what is decided, which takes so long by the engine's clock.
+/// Commits what is decided, which takes this long by the engine's clock.
 fn commit_in(bench: &Bench, log: &HeldLog, ms: u64) {
     let next = log.next();
     log.hold(true);
@@ -118,7 +118,7 @@ fn nobody_rests_for_others_that_are_gone_or_longer_than_a_tenth_of_a_second() {
     submit_large(&slow);
 }
 
-/// Who asks for room has no turn whose end would tell the timer.
+/// A caller that asks for room has no turn whose end would tell the timer.
 #[test]
 fn the_timer_ends_a_rest_that_nobody_else_tells_it_of() {
     const PATIENCE: Duration = Duration::from_secs(120);

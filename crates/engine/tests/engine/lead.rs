@@ -141,7 +141,7 @@ fn what_was_asked_of_an_idle_leader_has_it_append() {
     leader.pass(0);
     assert_eq!(leader.engine.commit_once(), Committed::Some);
     assert_eq!(shared.len(), before + 2);
-    // Nobody asks any more.
+    // No client asks any more.
     for _ in 0..20 {
         leader.pass(400);
         leader.engine.commit_once();
@@ -284,7 +284,7 @@ fn the_late_append_of_a_deposed_leader_does_not_count() {
     assert_eq!(old.log.deliver(), 1);
     assert_eq!(shared.epochs()[at.0 as usize..], [2, 1]);
 
-    // Whoever leads meets it, and everybody leaves it out.
+    // The leader meets it, and every node leaves it out.
     new.add();
     assert_eq!(new.engine.commit_once(), Committed::Failed);
     let third = lead(&shared, 3).unwrap();

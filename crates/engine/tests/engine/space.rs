@@ -1,4 +1,4 @@
-//! Compaction: the log follows what lives in it, and forgets nothing that does.
+//! Compaction: the log's size follows its live data, and no live data is forgotten.
 
 use bytes::Bytes;
 use spindle_core::command::{Claim, Command};
@@ -31,7 +31,7 @@ fn the_log_stays_small_under_churn_and_all_that_lives_is_carried() {
             }
         }
         bench.compaction();
-        // Who deleted lives on as well.
+        // The audit entries of the deletions live on as well.
         let audited = bench.engine.inspect(State::audit_bytes);
         let most = 3 * (live_bytes + audited) + 4 * SEGMENT_BYTES;
         let kept_bytes = bench.log.bytes_on_disk();
@@ -71,7 +71,7 @@ fn disk_and_memory_come_back_after_a_drain() {
     assert_eq!(bench.engine.inspect(|state| (state.jobs_count(), state.queues_count())), (1, 1));
 }
 
-/// One of everything there is.
+/// One of everything that the log can hold.
 fn furnish(bench: &Bench) -> Vec<(JobId, Status)> {
     let queue = |name: &'static [u8], settings| Command::SetQueue {
         name: Bytes::from_static(name),
@@ -156,7 +156,7 @@ fn every_kind_of_item_survives_being_carried_many_times() {
             bench = bench.restart(&disk);
         }
     }
-    // Only its places in the log are others.
+    // Only its places in the log differ.
     let mut carried = bench.image(furniture[2].0);
     carried.payload.clone_from(&before.payload);
     assert_eq!(carried, before);
@@ -268,7 +268,7 @@ fn jobs_that_change_while_they_are_carried_are_carried_as_they_are() {
     }
 }
 
-/// Fails a job of the API so often, with as many words as a worker may say.
+/// Fails a job of the API this many times, with the longest messages that a worker may send.
 fn fail_often(bench: &Bench, queue: &str, times: usize) -> JobId {
     let mut submit = plain(queue);
     (submit.attempts_max, submit.fails_max) = (Some(0), Some(0));
@@ -296,7 +296,7 @@ fn fail_often(bench: &Bench, queue: &str, times: usize) -> JobId {
 fn what_workers_said_of_jobs_that_go_on_is_part_of_what_lives() {
     let disk = SimDisk::new(8);
     let bench = Bench::on_disk(&disk);
-    // Jobs that take far more by what was said of them than by their payloads.
+    // Jobs that take far more room for workers' messages than for their payloads.
     let jobs: Vec<JobId> = (0..40).map(|n| fail_often(&bench, &format!("q{n}"), 20)).collect();
     let mut steps = 0;
     while bench.engine.compaction_step().expect("no failure") {

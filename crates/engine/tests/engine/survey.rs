@@ -1,4 +1,4 @@
-//! What a log comes to without a server.
+//! A summary of a log, made without a server.
 
 use spindle_core::Status;
 use spindle_engine::{Counts, Survey};

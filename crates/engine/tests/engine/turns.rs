@@ -1,4 +1,4 @@
-//! Sleepers beside those who wait: who is served when, what is left for whoever was called, and for
+//! Sleepers beside waiting leases: who is served when, what is left for a called sleeper, and for
 //! how long.
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
@@ -112,13 +112,13 @@ fn who_did_not_come_is_called_after_all_who_wait_until_it_comes_again() {
         let waiter = bench.wait(2, "q", 60_000);
         let job = bench.add("q", b"x");
         assert_eq!(heard(&bench), (vec![], vec![(waiter, job)]));
-        // It is called for what nobody waits for, and reserves nothing.
+        // It is called for a job that no lease waits for, and reserves nothing.
         let job = bench.add("q", b"x");
         assert_eq!(heard(&bench), (vec![sleeper], vec![]));
         let reply =
             bench.engine.leases().take(&bench.caller(2), wish("q"), 60_000).value().unwrap();
         assert!(matches!(reply, LeaseReply::Leased(leased) if leased.id == job));
-        // It has come, be it in vain.
+        // It has come, even if in vain.
         assert_eq!(grab(&bench, 1, &["q"]), None);
     }
 }
@@ -295,9 +295,9 @@ struct Fleet {
     work_ms: u64,
     sleepers: Vec<u64>,
     tickets: BTreeMap<Ticket, u64>,
-    /// Who comes next, having been called.
+    /// The called workers that are still to come.
     coming: Vec<u64>,
-    /// When who is done with which job.
+    /// When each worker is done with its job.
     busy: BTreeMap<u64, (u64, JobId)>,
     done: BTreeMap<u64, usize>,
 }

@@ -13,7 +13,7 @@ use crate::harness::{Bench, START_MS, TakeApart, file_log};
 /// More than two slices of matching.
 const JOBS: u64 = 1_200;
 
-/// Every third job has a paid plan, the others none to pay for.
+/// Every third job has a paid plan, the others a free one.
 fn fill(bench: &Bench, queue: &str) -> Vec<JobId> {
     let plan = |number: u64| if number.is_multiple_of(3) { "paid" } else { "free" };
     (0..JOBS)
@@ -182,7 +182,7 @@ fn matching_goes_on_for_a_stop_on_a_full_disk_while_enough_of_the_reserve_is_lef
         assert_eq!(bench.engine.relabel_step(), expected, "{} bytes left", log.room_bytes());
         bench.commit();
         assert_eq!(bench.lease("q").is_some(), has_room);
-        // Whatever is left to do, it is never done at the cost of what makes room.
+        // Matching, however much of it is left, never takes the room of changes that make room.
         while bench.engine.relabel_step() == RelabelStep::More {
             bench.commit();
         }

@@ -1,4 +1,4 @@
-//! Payloads of leases that cannot be had: the worker gets none, and the lease is undone.
+//! Payloads of leases that cannot be read: the worker gets none, and the lease is undone.
 
 use std::io;
 use std::sync::Arc;

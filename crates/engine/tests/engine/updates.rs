@@ -182,7 +182,7 @@ fn changes_of_jobqs_jobs_are_taken_once_and_those_of_others_never() {
     bench.finish(ids[3], true, b"").unwrap();
     let expected = [(ids[0].0, "gone"), (ids[1].0, "changed"), (ids[3].0, "finished")];
     assert_eq!(named(bench.engine.replica().changes().value()), expected);
-    // One that is deleted is gone for whoever asks the copy, and is new when it is back.
+    // A deleted job is gone from the copy, and is new when it is back.
     let mut audit = somebody();
     bench.engine.people(&mut audit).delete_for(JobRef::Id(ids[1]), 60_000).value().unwrap();
     assert_eq!(named(bench.engine.replica().changes().value()), [(ids[1].0, "gone")]);
@@ -211,7 +211,7 @@ fn a_started_engine_tells_all_jobs_in_slices() {
         if !more {
             break;
         }
-        // What changes meanwhile is in the next round: this one has an end.
+        // Changes made meanwhile are in the next round, so that this one ends.
         set(&bench, JobId(ids[0]), None).unwrap();
     }
     assert_eq!(seen, ids);

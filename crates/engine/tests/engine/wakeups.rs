@@ -1,4 +1,4 @@
-//! Sleepers: who is called, when, and who sleeps on.
+//! Sleepers: which are called, when, and which sleep on.
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
@@ -46,7 +46,7 @@ fn as_many_are_called_as_there_are_jobs_the_longest_sleeper_first() {
     assert_eq!(called(&bench), [a]);
     bench.add("q", b"2");
     assert_eq!(called(&bench), [b]);
-    // One came for its job: nobody is called for what is left.
+    // One came for its job: no sleeper is called for what is left.
     bench.lease("q").unwrap();
     assert_eq!(called(&bench), []);
     bench.add("q", b"3");

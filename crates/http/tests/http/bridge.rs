@@ -31,8 +31,8 @@ async fn submit_gate(bridge: &EngineBridge) -> Gate {
     gate
 }
 
-/// What a handler comes to on a thread that serves connections, at an engine none of whose own
-/// threads runs. The listener is still there when it is looked at.
+/// The result of a handler on a thread that serves connections, at an engine none of whose own threads
+/// runs. The listener is still there when the result is looked at.
 fn served<T: Send + 'static, F: Future<Output = T> + Send>(
     handler: impl Fn(EngineBridge) -> F + Clone + Send + Sync + 'static,
     look: impl FnOnce(T, &EngineBridge),

@@ -168,8 +168,8 @@ fn the_largest_unread_answer_goes_and_the_others_can_be_read() {
     assert_eq!(closed(output), 1);
 }
 
-/// What sockets with these ports on this machine have not handed on: sent and not acknowledged, and
-/// received and not read.
+/// Bytes that sockets with these ports on this machine hold: sent and not acknowledged, or received and
+/// not read.
 fn queued(local: u16, remote: u16) -> usize {
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = |address: &str| u16::from_str_radix(&address[address.len() - 4..], 16).unwrap();

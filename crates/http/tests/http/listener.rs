@@ -139,7 +139,7 @@ fn a_client_that_reads_slowly_gets_its_whole_answer() {
     let mut bytes = vec![0; 256 << 10];
     let mut taken = 0;
     while taken < LARGE {
-        // Longer in all than a client may take nothing, but never so long at once.
+        // In all, longer than the time in which a client must take a byte, but never so long at once.
         if begun.elapsed() < write_time * 3 {
             std::thread::sleep(write_time / 20);
         }

@@ -8,8 +8,8 @@ use thiserror::Error;
 /// The byte that ends a message.
 pub const EOT: u8 = 0x04;
 
-/// What a browser that was directed here would send first. Its request can carry whole messages in its
-/// body, so such a connection is closed before any of it is looked at.
+/// What a browser that was directed here would send first. The body of its request can carry whole
+/// messages, so such a connection is closed before any of it is looked at.
 const HTTP_METHODS: [&[u8]; 9] = [
     b"GET ",
     b"POST ",

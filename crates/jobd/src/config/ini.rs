@@ -57,7 +57,7 @@ struct Entry {
 pub struct Ini {
     path: PathBuf,
     entries: Vec<Entry>,
-    /// Keys that were read, to find those that no program knows.
+    /// Keys that the program has asked for, to find those in the file that it does not know.
     known: RefCell<BTreeSet<String>>,
 }
 
@@ -194,7 +194,7 @@ impl Ini {
         ConfigError::Unusable { path: self.path.clone(), problem: problem.into() }
     }
 
-    /// All of a section, in the file's order.
+    /// All options of a section, in the file's order.
     pub(super) fn section(&self, section: &str) -> impl Iterator<Item = (&str, &str)> {
         self.entries
             .iter()
@@ -202,17 +202,17 @@ impl Ini {
             .map(|entry| (entry.key.as_str(), entry.value.as_str()))
     }
 
-    /// Whether any option of no section begins with this.
+    /// Whether any option outside of sections begins with this.
     pub(super) fn has_prefix(&self, prefix: &str) -> bool {
         self.section("").any(|(key, _)| key.starts_with(prefix))
     }
 
-    /// The options of no section that were read so far, whether they are there or not.
+    /// The options outside of sections that were asked for so far, whether they are there or not.
     pub fn known(&self) -> Vec<String> {
         self.known.borrow().iter().cloned().collect()
     }
 
-    /// Where options stand that were never read: misspelt, most likely.
+    /// The places of options that were never asked for: misspelt, most likely.
     pub fn unknown(&self, sections: &[&str], prefixes: &[&str]) -> Vec<String> {
         let known = self.known.borrow();
         let is_unknown = |entry: &&Entry| {

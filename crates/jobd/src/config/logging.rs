@@ -30,7 +30,7 @@ impl LogConfig {
 /// A level by its name; `warn` by default.
 pub(super) fn level(ini: &Ini, key: &str) -> Result<LevelFilter, ConfigError> {
     let name = ini.text(key).unwrap_or("warn");
-    // Numbers would be levels too, for the library.
+    // The library would also accept numbers as levels.
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphabetic());
     let level = name.parse::<Level>().ok().filter(|_| is_name);
     level

@@ -1,4 +1,4 @@
-//! Encrypted connections: files of listeners, and of who connects.
+//! Encrypted connections: the files of listeners and of clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl ListenerFiles {
                 certificate,
                 key,
                 client_ca,
-                // Nobody has a name here, so a certificate is for coming in at all.
+                // Clients have no names here: a certificate only decides whether they may connect.
                 client_certificate_required: true,
             }),
             (None, None) if client_ca.is_some() => {
@@ -43,7 +43,7 @@ impl ListenerFiles {
         Ok(Self { files, mode })
     }
 
-    /// Reads the files, and has the listener use them. What comes back can read them again.
+    /// Reads the files, and has the listener use them. Returns a handle that can read them again.
     ///
     /// # Errors
     /// What is wrong with which file.
@@ -58,8 +58,8 @@ impl ListenerFiles {
     }
 }
 
-/// `tls` and the files of a connection that is made, with this in front of their names; none if it
-/// is plain.
+/// `tls` and the files of an outgoing connection, with `family` in front of their names; `None` if
+/// it is plain.
 pub(super) fn client_files(ini: &Ini, family: &str) -> Result<Option<ClientFiles>, ConfigError> {
     let (roots, identity) = ssl_files(ini, family)?;
     if !ini.flag(&format!("{family}tls"))? {

@@ -21,7 +21,7 @@ use crate::{
 
 const ENV_PREFIX: &str = "launcher.env.";
 const DEFAULT_TABLE: &str = "jobs";
-/// No database takes longer for a commit that it was sent.
+/// A commit that was sent to a database is done within this time.
 const SECOND_LOOK: Duration = Duration::from_secs(30);
 
 /// Where to find the master, and how to get in.
@@ -70,8 +70,8 @@ pub struct WorkerConfig {
     pub shutdown_timeout: Duration,
     /// `state_file`: what this worker must remember to find its own rows again.
     pub state_file: PathBuf,
-    /// How long after its first look it looks once more for rows of its earlier life: the commit
-    /// of a claim may have been on its way when that was killed. No option; 30 s.
+    /// How long after its first look it looks once more for rows of its earlier process: a claim's
+    /// commit may have been on its way when that process was killed. No option; 30 s.
     pub second_look: Duration,
 }
 
@@ -127,7 +127,7 @@ fn state_folder() -> PathBuf {
     base.unwrap_or_default().join("jobd")
 }
 
-/// The path from the root, so that a table has one name wherever the worker is started.
+/// The absolute path, so that a table has one name wherever the worker is started.
 fn whole_path(path: &str) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))
 }

@@ -86,7 +86,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Waits as long as the daemon gives signs of life. Pings make sure that it has to.
+    /// Waits as long as the daemon gives signs of life. Pings make it give some.
     async fn while_alive<T>(
         &self,
         patience: Duration,

@@ -1,4 +1,4 @@
-//! What can be typed after `jobctl`.
+//! The command line of `jobctl`.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! `jobctl`: asks a worker or a master something and prints the answer.
 //!
-//! `flags` is what can be typed, `command` what it means, `client` asks, `print` shows, `grid`
-//! draws tables as the original does.
+//! `flags` has the command line, `command` its meaning, `client` sends requests, `print` shows
+//! answers, `grid` draws tables as the original does.
 
 mod client;
 mod code;

@@ -143,7 +143,7 @@ fn ask(plan: &Plan) -> Code {
             }
         }
     });
-    // A name that is still being looked up is not waited for.
+    // Does not wait for a host name that is still being looked up.
     runtime.shutdown_background();
     code
 }
@@ -172,7 +172,7 @@ async fn converse(plan: &Plan) -> Result<Code, AskError> {
     }
 }
 
-/// Prints to standard output; on a terminal that is watched, in place of what was there.
+/// Prints to standard output; when watching on a terminal, in place of what was there.
 fn write(text: &str, is_watched: bool) -> bool {
     let mut stdout = io::stdout().lock();
     let clear = if is_watched && stdout.is_terminal() { "\x1b[H\x1b[2J" } else { "" };

@@ -34,10 +34,10 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// One that reads what is written to the other end of its pipe.
+    /// A new capture, and the other end of its pipe.
     pub(super) fn new(bytes_max: usize) -> io::Result<(Self, PipeWriter)> {
         let (pipe, other_end) = io::pipe()?;
-        // Only ours: a process expects to wait when it writes.
+        // Only our end does not block: a process expects to wait when it writes.
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let pipe = Receiver::from_owned_fd_unchecked(OwnedFd::from(pipe))?;
         let capture = Self { pipe: Some(pipe), bytes: Vec::new(), bytes_max, is_cut: false };
@@ -64,8 +64,8 @@ impl Capture {
     /// Takes what a process that has ended left in the pipe. A grandchild may still hold the
     /// other end and go on printing: not more is read than the process can have left.
     ///
-    /// The pipe itself is asked, not the runtime: that learns of new bytes only when it next looks,
-    /// which may be later than the end of the process.
+    /// Reads the pipe itself, not through the runtime, which learns of new bytes only when it next
+    /// looks, perhaps after the end of the process.
     pub(super) fn finish(mut self) -> Output {
         let pipe = self.pipe.take().and_then(|pipe| pipe.into_nonblocking_fd().ok());
         if let Some(pipe) = pipe {

@@ -36,7 +36,7 @@ pub enum LauncherError {
     /// There is no program in it.
     #[error("is empty; write a program and its arguments, such as php /srv/launcher.php {{id}}")]
     Empty,
-    /// Every job would be the same.
+    /// There is no `{id}` in it: every job would be the same.
     #[error("has no {{id}}; put {{id}} where the program expects the id of its job")]
     NoId,
 }
@@ -45,8 +45,8 @@ pub enum LauncherError {
 #[derive(Clone, Debug)]
 pub struct Launcher {
     words: Vec<String>,
-    /// Those of [`OWN_VARIABLES`] that the daemon has. To take out any, all of the environment is
-    /// copied for every job.
+    /// Those of [`OWN_VARIABLES`] that the daemon has. Removing even one of them means copying the
+    /// whole environment for every job.
     hidden: Vec<&'static str>,
     pub(super) settings: LauncherSettings,
 }

@@ -1,4 +1,4 @@
-//! Identifies a process beyond its end, although numbers are used again.
+//! Identifies a process even after its end, although process numbers are reused.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ impl ProcessId {
     pub fn is_running(self) -> bool {
         let now = state_and_start(self.pid);
         now.is_some_and(|(state, started_ticks)| {
-            // One that has ended and was not waited for is still in the list.
+            // A process that has ended and was not waited for is still in the list.
             started_ticks == self.started_ticks && !matches!(state, 'Z' | 'X')
         })
     }

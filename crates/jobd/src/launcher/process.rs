@@ -119,11 +119,12 @@ impl Launcher {
         }
     }
 
-    /// The pipes are our own: the runtime's would have to be taken apart and registered again.
+    /// Starts the process with pipes of our own, because the runtime's pipes would have to be taken
+    /// apart and registered again.
     fn start(&self, id: RowId, input: &Input) -> std::io::Result<(Child, Capture, Capture)> {
         let (stdout, its_stdout) = Capture::new(self.settings.output_bytes_max)?;
         let (stderr, its_stderr) = Capture::new(self.settings.output_bytes_max)?;
-        // Our copies of its ends are closed with the command.
+        // Our copies of the process's ends are closed when the command is dropped.
         let child = self.command(id, input).stdout(its_stdout).stderr(its_stderr).spawn()?;
         Ok((child, stdout, stderr))
     }
@@ -141,7 +142,7 @@ impl Launcher {
     }
 }
 
-/// Gives a process its input, as fast as it reads. One that reads nothing may end all the same.
+/// Gives a process its input as fast as it reads. A process may also end without reading it.
 async fn feed(mut stdin: ChildStdin, input: Input) {
     let _ = stdin.write_all(&input.payload).await;
 }
@@ -209,7 +210,7 @@ mod tests {
                     })
                 })
                 .collect();
-            // The runtime is kept busy meanwhile, and learns of outputs and ends at once.
+            // Keeps the runtime busy, so that it learns of output and end at the same time.
             std::thread::sleep(Duration::from_millis(20));
             for job in jobs {
                 assert_eq!(job.await.unwrap().0.stdout.text, "7");

@@ -61,8 +61,8 @@ pub trait Leases: Send + Sync {
         recall: oneshot::Receiver<()>,
     ) -> Result<Option<Leased>, TableError>;
 
-    /// The worker has decided about a row that it leased. Before, the row is not among
-    /// [`JobTable::owned`](super::JobTable::owned): else it could be given back on its way.
+    /// The worker has decided about a row that it leased. Until then, the row is not among
+    /// [`JobTable::owned`](super::JobTable::owned); otherwise it could be given back on its way.
     fn taken(&self, id: RowId);
 
     /// The next row whose lease has ended against the worker's will: it was cancelled, its time

@@ -1,6 +1,6 @@
-//! Job tables: where the rows are that a worker runs. [`JobTable`] is the contract. `SqlTable`
-//! keeps it on any database; one module per kind of database runs its statements. `SpindleTable`
-//! keeps it on the queues of a Spindle server; [`Leases`] is what it does besides.
+//! Job tables, which have the rows that a worker runs. [`JobTable`] is the contract. `SqlTable`
+//! fulfils it on any database; one module per kind of database runs its statements. `SpindleTable`
+//! fulfils it on the queues of a Spindle server; [`Leases`] is what it does besides.
 
 mod abort;
 mod columns;

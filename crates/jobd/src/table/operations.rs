@@ -88,7 +88,7 @@ pub(super) async fn owned<S: Session>(
     let rows = opened.session.rows("", &opened.dialect.owned(mark)).await?;
     let mut owned = Vec::with_capacity(rows.len());
     for row in rows {
-        // A collation may find more than the mark: letters of another case.
+        // A collation may also match marks that differ in case.
         let Some(Marked { id, running, .. }) = Marked::read(&row, mark)? else { continue };
         let target = column(&row, 3).unwrap_or_default().to_owned();
         let started_s = column(&row, 4).and_then(|text| text.parse().ok()).filter(|at| *at != 0);
@@ -141,7 +141,7 @@ struct Marked {
 }
 
 impl Marked {
-    /// From id, status, sig.
+    /// Reads it from the columns id, status, sig.
     fn read(row: &TextRow, mark: &Mark) -> Result<Option<Self>, Fault> {
         let running = match column(row, 1) {
             Some("running") => true,
@@ -154,8 +154,8 @@ impl Marked {
     }
 }
 
-/// Looks for waiting rows without locking, then locks what it found by id. So no more rows are
-/// locked than are taken, however the database finds them, and several workers share a table.
+/// Looks for waiting rows without locking, then locks those that it found, by id. So only rows are
+/// locked that are taken, however the database finds them, and several workers can share a table.
 async fn lock_waiting<S: Session>(
     transaction: &mut Transaction<'_, S>,
     targets: &[String],
@@ -209,7 +209,7 @@ async fn lock_marked<S: Session>(
     Ok(marked)
 }
 
-/// Everybody locks from low to high, so that two transactions rarely wait for each other.
+/// All workers lock rows from low to high ids, so that two transactions rarely deadlock.
 fn in_order(ids: &[RowId]) -> Vec<RowId> {
     let mut ids = ids.to_vec();
     ids.sort_unstable();
@@ -236,7 +236,8 @@ fn column(row: &TextRow, index: usize) -> Option<&str> {
     row.get(index)?.as_deref()
 }
 
-/// Ends that differ in nothing but the id share a statement: silent jobs mostly do.
+/// Groups ends that differ only in the id, as those of silent jobs mostly do: a group shares a
+/// statement.
 fn alike<'a>(finishes: &[&'a Finish]) -> Vec<(&'a Finish, Vec<RowId>)> {
     let mut places = HashMap::with_capacity(finishes.len());
     let mut groups: Vec<(&Finish, Vec<RowId>)> = Vec::new();

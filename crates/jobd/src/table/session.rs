@@ -1,5 +1,5 @@
-//! What a database must be able to do so that [`SqlTable`](super::sql::SqlTable) can keep the
-//! contract on it. The rules are there; a driver only runs statements.
+//! What a database must be able to do so that [`SqlTable`](super::sql::SqlTable) can fulfil the
+//! contract on it. `SqlTable` has the rules; a driver only runs statements.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) enum Fault {
     Conflict(String),
     /// The connection is of no use any more, or there is none.
     Away(String),
-    /// Something a person must put right.
+    /// Something that a person must correct.
     Schema(String),
     /// The database refused this very statement or value.
     Refused(String),

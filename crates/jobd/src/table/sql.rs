@@ -37,7 +37,7 @@ impl<D: Driver> SqlTable<D> {
         Self { driver, slots }
     }
 
-    /// Runs the work, again when another transaction was in its way.
+    /// Runs the work, and repeats it when another transaction was in its way.
     async fn attempt<T, W>(&self, work: impl Fn(Opened<D::Session>) -> W) -> Result<T, TableError>
     where
         W: Future<Output = (Result<T, Fault>, Opened<D::Session>)>,
@@ -74,7 +74,7 @@ impl<D: Driver> SqlTable<D> {
         }
     }
 
-    /// A session that has been idle, or a new one when its server has gone.
+    /// Checks a session that has been idle, and replaces it if its server has gone.
     async fn trusted(
         &self,
         mut opened: Opened<D::Session>,
@@ -114,7 +114,7 @@ impl<D: Driver> SqlTable<D> {
         .await
     }
 
-    /// Writes one by one what was refused together, so that one bad row harms no other.
+    /// Writes rows one by one that were refused together, so that one bad row harms no other.
     async fn write_apart(&self, changes: Changes<'_>) -> Result<Written, TableError> {
         let mut written = Written::default();
         for id in changes.starts {

@@ -79,8 +79,8 @@ impl Dialect {
         )
     }
 
-    /// Makes rows that are locked `done`, if their output is short and means itself between quotes
-    /// everywhere.
+    /// Makes rows that are locked `done`. `None` if their output is not short, or cannot be quoted the
+    /// same way in every database.
     pub fn finish(&self, ids: &[RowId], ending: &Ending<'_>) -> Option<String> {
         let number = |number: Option<u8>| number.map_or("NULL".to_owned(), |n| n.to_string());
         let values = [

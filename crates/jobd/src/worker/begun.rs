@@ -1,5 +1,6 @@
-//! Which rows' processes have begun. What a worker notes here before it starts a process outlives
-//! its being killed, so that its next life knows of each of its `running` rows whether it was run.
+//! Which rows' processes have begun. A worker notes a row here before it starts its process. The
+//! notes survive if the worker is killed, so that its next life knows which of its `running` rows
+//! were run.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -128,12 +129,12 @@ impl Begun {
         self.free.insert(slot);
         let Some(kept) = &self.file else { return };
         if let Err(cause) = kept.write(slot, "") {
-            // At worst it is listed although it need not be.
+            // At worst, the row stays listed although it need not be.
             debug!(%id, %cause, "the state file still has a row that has ended");
         }
     }
 
-    /// These rows may have begun, and no others but those that are known already.
+    /// Only these rows may have begun, besides those that are known already.
     pub(super) fn complete_with(&mut self, ids: impl IntoIterator<Item = RowId>) {
         for id in ids {
             self.rows.entry(id).or_default();
@@ -171,7 +172,7 @@ impl Begun {
         Ok(())
     }
 
-    /// Writes everything anew, and only then that it is everything.
+    /// Writes all rows anew, and only after that the claim that they are complete.
     fn keep_all(&mut self) -> io::Result<()> {
         self.disclaim()?;
         let Some(kept) = &self.file else { return Ok(()) };
@@ -219,8 +220,8 @@ impl Kept {
     }
 }
 
-/// The rows of these lines, if every line can be read. What is behind the last whole line is no
-/// line: its process has not begun.
+/// The rows of these lines, if every line can be read. An incomplete line at the end does not count:
+/// its process has not begun.
 fn read(lines: &[u8]) -> Option<HashMap<RowId, Begin>> {
     let mut rows = HashMap::new();
     for (slot, line) in lines.chunks_exact(LINE_BYTES).enumerate() {

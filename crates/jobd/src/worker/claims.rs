@@ -1,5 +1,5 @@
-//! What the daemon does with the table besides writing: taking rows and giving them back. Never
-//! two of these at a time, so that none of them sees the other's rows half taken.
+//! What the daemon does with the table besides writing: taking rows and giving them back. Only one
+//! such operation runs at a time, so that none sees rows that another one has half taken.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,8 +36,8 @@ pub(super) enum Claim {
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// `resolved`: rows of which it was not known whether they are ours, and now is. `gone`: rows
-    /// that had begun and are not ours any more, or have ended.
+    /// `resolved`: rows for which it is now known whether they are ours. `gone`: rows that had
+    /// begun and are not ours any more, or have ended.
     Recovered {
         given_back: Vec<RowId>,
         unfinished: Vec<Owned>,
@@ -57,7 +57,7 @@ pub(super) enum Done {
 /// When the next claim may go.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// One is under way, or a failed one's pause is.
+    /// A claim is under way, or the pause after a failed one.
     pub(super) is_taken: bool,
     pub(super) must_check: bool,
     pub(super) must_recover: bool,
@@ -96,7 +96,7 @@ pub(super) struct Claimer {
     pub(super) must_check: bool,
     /// As [`Turn::unstarted`].
     pub(super) unstarted: Vec<RowId>,
-    /// The rows whose process has begun; any may have when that is not known.
+    /// The rows whose process has begun; `None`: not known, so any may have begun.
     pub(super) begun: Option<HashSet<RowId>>,
     pub(super) judged: Mutex<Judged>,
 }
@@ -194,7 +194,7 @@ impl Claimer {
 
     fn judge_waiting(&self, found: &Found) -> Verdict {
         if self.in_hand.lock().contains(&found.id) {
-            // It was set back to waiting while its process runs here.
+            // Someone set the row back to waiting while its process runs here.
             return Verdict::Leave;
         }
         // A database that compares without case may find rows of targets that are not ours.

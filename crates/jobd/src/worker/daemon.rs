@@ -29,7 +29,7 @@ use crate::{
     table::{Claimed, Finish, Input, JobTable, Leased, Mark, Owned, RowId, TableError, Verdict},
 };
 
-/// How long a row waits to begin when that cannot be noted.
+/// How long a row waits to begin if its begin cannot be noted in the state file.
 const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 
 /// What happens to a worker.
@@ -39,7 +39,7 @@ pub(super) enum Event {
     Request(Request, Responder),
     /// A claim is done.
     Claimed(Done),
-    /// A claim failed; it may have been committed all the same, and these rows be ours.
+    /// A claim failed. It may have been committed all the same; then these rows are ours.
     ClaimFailed(Claim, TableError, HashSet<RowId>),
     /// The pause after a failed claim is over.
     ClaimAgain,
@@ -75,7 +75,7 @@ pub(super) enum Event {
 pub(super) enum Stage {
     /// In its target's queue.
     Queued,
-    /// Its start is being written, or that its process begins.
+    /// Its start is being written, or a note that its process begins.
     Starting,
     /// Its process runs and can be sent signals.
     Running(mpsc::Sender<SignalRequest>),
@@ -223,7 +223,7 @@ impl Daemon {
         });
     }
 
-    /// Starts what can start: queued rows, lease requests, the next claim.
+    /// Starts everything that can start: queued rows, lease requests, the next claim.
     fn start_what_can_start(&mut self) {
         if self.stopping.is_none() {
             while let Some(id) = self.queues.next_start() {
@@ -366,7 +366,7 @@ impl Daemon {
         self.accept(Leased { id, target, input });
     }
 
-    /// A row is ours: into its queue, or back to where it came from when that is gone.
+    /// Takes a row of ours into its target's queue, or gives it back if the target is gone.
     pub(super) fn accept(&mut self, row: Leased) {
         let is_queued = self.stopping.is_none() && self.queues.push(&row.target, row.id);
         if !is_queued {
@@ -422,7 +422,7 @@ impl Daemon {
             if !report.unwritten.contains(&id) {
                 self.parts.begun.end(id);
             }
-            // Its row may say `running` for ever.
+            // If its end was not written, its row may say `running` for ever.
             self.turn.must_recover |= self.parts.begun.contains(id);
             if let Some(Job { stage: Stage::Ended(Some(result)), .. }) = self.jobs.remove(&id) {
                 self.tickets.done(id, result);

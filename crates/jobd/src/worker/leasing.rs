@@ -1,5 +1,5 @@
 //! What the daemon does with a table that leases its rows: it keeps a lease request open for each
-//! free slot, ends processes whose leases were lost, and learns how rows ended that clients wait
+//! free slot, ends processes whose leases were lost, and finds out how rows ended that clients wait
 //! for.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -123,8 +123,8 @@ impl Daemon {
         });
     }
 
-    /// Ends the process of a row whose lease was lost, first with SIGTERM: its result would be
-    /// refused. A row that has not started will not.
+    /// Ends the process of a row whose lease was lost, first with SIGTERM, because its result would
+    /// be refused. A row that has not started is not started any more.
     pub(super) fn lost(&mut self, id: RowId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Stage::Running(signals) = &job.stage else { return };

@@ -1,4 +1,4 @@
-//! Clients that wait for the end of jobs they named.
+//! Clients that wait for the end of jobs that they named.
 
 use std::collections::HashMap;
 
@@ -32,8 +32,8 @@ impl Tickets {
         self.by_row.contains_key(&id)
     }
 
-    /// A client asks for these rows; each may be named more than once. Answers them, each once,
-    /// unless another client waits for one of them already: then that is its answer.
+    /// A client asks for these rows; each may be named more than once. Returns each row once. If
+    /// another client waits for one of them already, answers with an error and returns no row.
     pub(super) fn open(&mut self, ids: &[i64], responder: Responder) -> Vec<RowId> {
         let mut rows: Vec<RowId> = ids.iter().copied().map(RowId).collect();
         rows.sort_unstable();

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TLS_NAMES: Names = Names { plain: "switch master_tls off", authority: "master_sslrootcert" };
 /// The first pause before a new try.
 const RECONNECT_LEAST: Duration = Duration::from_millis(500);
-/// When the master has said nothing for so long, it is asked; after the second time it is gone.
+/// A master that has been silent for this long is pinged; after as long again it counts as gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Keeps the worker registered until the process ends.
@@ -57,8 +57,9 @@ impl MasterLink {
                 Ok(link) => {
                     info!(master = ?self.address, "registered");
                     pause = RECONNECT_LEAST;
-                    // A new list goes over a new connection: masters that add to a list instead of
-                    // replacing it learn it too, and what the old one waits for is still answered.
+                    // A new list goes over a new connection, so that masters learn it that
+                    // add to a list instead of replacing it. Requests over the old one are
+                    // still answered.
                     if let Some(old) = current.replace(link.clone()) {
                         retire(old);
                     }

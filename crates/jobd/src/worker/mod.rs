@@ -15,8 +15,8 @@
 //! lease request open for each free slot, and rows come as they appear.
 //!
 //! The life of a row here: claimed (`accepted`) -> in its target's queue -> a slot is free -> its
-//! start is written (`running`) -> that it begins is noted in the state file (`begun`) -> its
-//! process runs -> the slot is free again -> its end is written (`done`) -> forgotten.
+//! start is written (`running`) -> its begin is noted in the state file (`begun`) -> its process
+//! runs -> the slot is free again -> its end is written (`done`) -> forgotten.
 
 mod begun;
 mod claims;

@@ -22,7 +22,7 @@ enum Poll {
 struct Target {
     concurrency: Concurrency,
     paused: bool,
-    /// Taken out of the configuration while it had jobs: it goes when they have ended.
+    /// Taken out of the configuration while it had jobs: it is removed when they have ended.
     leaving: bool,
     queued: VecDeque<RowId>,
     active: usize,
@@ -94,7 +94,7 @@ impl Queues {
         self.targets.get_mut(name).filter(|target| !target.leaving)
     }
 
-    /// Those among these targets, or all.
+    /// Does something with each of these targets, or with all.
     fn each(
         &mut self,
         names: Option<&[String]>,

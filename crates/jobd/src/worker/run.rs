@@ -139,8 +139,8 @@ impl Worker {
         self.address
     }
 
-    /// Begins the end: nothing new, what runs may run on for `shutdown_timeout`. The second time
-    /// what runs is signalled at once.
+    /// Begins the end: nothing new is started, and running jobs may go on for `shutdown_timeout`.
+    /// The second call signals running jobs at once.
     pub fn stop(&self) {
         // It may have ended already.
         let _ = self.events.send(Event::Stop(StopStep::Begin));
@@ -153,7 +153,7 @@ impl Worker {
 
     /// Ready when the worker has ended.
     pub async fn ended(&mut self) {
-        // A panic in there was reported where it happened.
+        // A panic in the task was reported where it happened.
         let _ = (&mut self.task).await;
     }
 }

@@ -15,7 +15,7 @@ use crate::table::Finish;
 pub(super) struct Spooled {
     #[serde(flatten)]
     pub(super) finish: Finish,
-    /// What a table that leases needs beside the id.
+    /// What a table that leases needs besides the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) receipt: Option<String>,
 }

@@ -32,7 +32,7 @@ pub enum StateError {
         /// What the system said.
         cause: io::Error,
     },
-    /// Another process works with it.
+    /// Another process uses it.
     #[error("the state file {} is in use: another jobd runs with it; give each its own state_file",
         .path.display())]
     InUse {
@@ -54,8 +54,8 @@ pub enum StateError {
 }
 
 /// An open state file. It holds the worker's mark, which is on disk before the first row carries
-/// it, and which rows have begun. A lock makes sure that no two processes carry the same mark; it
-/// ends with the last part of this that is in use.
+/// it, and the rows that have begun. A lock makes sure that no two processes carry the same mark;
+/// it is released when the last part of this that uses the file is dropped.
 #[derive(Debug)]
 pub struct StateFile {
     mark: Mark,
@@ -135,7 +135,7 @@ impl StateFile {
     }
 }
 
-/// Makes a new file, or one anew that a machine that stopped left half written.
+/// Makes a new file, also in place of one that was left half written when a machine stopped.
 fn make(file: &File, folder: &Path) -> io::Result<Header> {
     let header = Header::new(new_mark());
     file.set_len(0)?;

@@ -5,8 +5,8 @@ use std::fs;
 use crate::table::Mark;
 
 const FIRST_WORDS: &str = "jobd-mark ";
-/// Which form of the file this program writes. The first one had no number, and nothing behind its
-/// first line.
+/// The version of the file's format that this program writes. The first format had no version, and
+/// nothing behind its first line.
 const VERSION: u32 = 2;
 /// What stands behind the version when the other lines are not complete.
 const NOTHING: &str = "-";
@@ -32,7 +32,7 @@ pub(super) struct Header {
     claim: String,
 }
 
-/// What is at the beginning of a file.
+/// What a file begins with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum First {
     /// Nothing, or less than a mark: no row carries it yet.
@@ -97,14 +97,14 @@ impl Header {
         self.claim = claim(table).unwrap_or_else(|| NOTHING.to_owned());
     }
 
-    /// From now on they do not.
+    /// From now on the other lines do not count as complete.
     pub(super) fn drop_claim(&mut self) {
         NOTHING.clone_into(&mut self.claim);
     }
 }
 
-/// The system's name for the time since it was booted, and a number for the table. What was
-/// written and not synced is there to be read until the next boot, whatever process is killed.
+/// The system's id of its present boot, and a number for the table. Bytes that were written and not
+/// synced can be read until the next boot, whichever process is killed.
 fn claim(table: &str) -> Option<String> {
     const BOOT_ID_DIGITS: usize = 32;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;

@@ -1,5 +1,5 @@
-//! How a worker ends: it takes nothing new, gives back what has not started, lets what runs run
-//! on for a while, then signals it, and writes down how everything ended.
+//! How a worker ends: it takes nothing new, gives back rows that have not started, lets running
+//! jobs go on for a while, then signals them, and writes how each ended.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::launcher::{SignalNumber, SignalRequest};
 /// What clients get as an error meanwhile.
 pub(super) const SHUTTING_DOWN: &str = "jobd is shutting down";
 
-/// How long a process has after SIGTERM, and how long the rest has after SIGKILL.
+/// How long processes have after SIGTERM, and how long those that are left have after SIGKILL.
 pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
 /// How long to try to write the last results. They are spooled afterwards.
 const LAST_WRITES: Duration = Duration::from_secs(5);
@@ -23,13 +23,13 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 /// The steps of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// The worker is asked to end; the second time: now.
+    /// The worker is asked to end; the second time, to end at once.
     Begin,
     /// Processes are asked to end.
     Terminate,
     /// Processes are ended.
     Kill,
-    /// What is still open stays open.
+    /// Everything that is still open is left as it is.
     GiveUp,
 }
 

@@ -1,4 +1,4 @@
-//! Writes starts and ends of jobs. Whatever gathers while one transaction is under way shares the
+//! Writes starts and ends of jobs. Changes that gather while one transaction is under way share the
 //! next one, so the busier the worker, the fewer commits a job costs.
 
 use std::{
@@ -56,11 +56,11 @@ pub(super) enum Write {
     Start(RowId),
     /// A row is to become `done`.
     Finish(Finish),
-    /// Starts that are not written yet shall not be.
+    /// Starts that are not written yet are called off.
     NoMoreStarts,
 }
 
-/// What became of it.
+/// What became of a write.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// Rows that are `running` now: their processes may start.
@@ -110,7 +110,7 @@ impl Writer {
     pub(super) async fn run(mut self, halt: oneshot::Receiver<()>) -> Vec<Finish> {
         tokio::select! {
             () = self.work() => {}
-            // Also when the other side is gone.
+            // Also ready when the other side is gone.
             _ = halt => {}
         }
         while let Ok(write) = self.incoming.try_recv() {

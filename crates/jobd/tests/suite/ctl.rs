@@ -186,7 +186,7 @@ async fn what_changes_something_is_not_watched() {
     assert!(run.stderr.contains("it is for questions"), "{run:?}");
 }
 
-/// Somebody who accepts and says nothing by himself.
+/// A listener that accepts connections and sends nothing by itself.
 async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -214,7 +214,7 @@ async fn an_answer_that_does_not_come_is_an_error() {
 
 #[tokio::test]
 async fn a_connection_that_does_not_come_is_an_error() {
-    // A listener nobody accepts from, and whose line is full.
+    // A listener that accepts nothing, and whose queue of connections is full.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();

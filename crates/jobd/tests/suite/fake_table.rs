@@ -28,12 +28,12 @@ pub struct FakeTable {
     rows: Mutex<BTreeMap<i64, Row>>,
     /// Nothing works.
     pub away: AtomicBool,
-    /// What is asked is done, but the answer is lost; so many times.
+    /// For this many requests, the work is done but the answer is lost.
     pub lost_answers: AtomicUsize,
     /// Rows whose output the database refuses, and those it refuses altogether.
     pub refused_outputs: Mutex<HashSet<i64>>,
     pub refused_rows: Mutex<HashSet<i64>>,
-    /// Whoever has it lets no claim answer.
+    /// While a test holds this lock, no claim answers.
     pub claim_answers: tokio::sync::RwLock<()>,
     pub claims: AtomicUsize,
     pub writes: AtomicUsize,

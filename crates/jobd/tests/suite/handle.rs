@@ -1,4 +1,4 @@
-//! A master's handle: what the program around it sees of the workers, and has them do.
+//! A master's handle, by which the program around it sees the workers and gives them orders.
 
 use futures_util::future::{join, join_all};
 use spindle_jobd_master::{

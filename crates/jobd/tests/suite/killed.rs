@@ -97,7 +97,7 @@ async fn rows_that_had_begun_are_listed_and_not_run_again_until_a_person_decides
     })
     .await;
 
-    // What came of it is known to a person only, who needs to tell nobody else.
+    // A person knows how the job ended, and sets its row by hand; nothing else is needed.
     world.table.change(5, |row| row.status = Status::Done);
     world.table.change(15, |row| row.status = Status::Waiting);
     assert!(listed(&mut peer).await.get("25").is_some());
@@ -165,7 +165,7 @@ async fn after_a_power_cut_every_row_that_says_running_is_listed() {
         worker.stop();
         ended(&mut worker).await;
     }
-    // From now on it is known again what has begun, and that these may have.
+    // From now on the worker knows again which rows have begun, and that these may have.
     left_behind(&world, 9, Status::Running, &mark.text(Origin::Background));
     let worker = world.worker("").await;
     until("what had not begun is run", || world.table.line(9) == "done ok 0 NULL").await;
@@ -212,7 +212,7 @@ async fn a_row_whose_result_is_refused_is_listed_and_not_run_again() {
     assert_eq!((world.table.line(1), world.runs()), ("running".into(), vec![1]));
 }
 
-/// The claim of a killed worker may still be on its way when its next life looks for rows.
+/// The claim of a killed worker may not be committed yet when its next life looks for rows.
 #[tokio::test]
 async fn rows_that_come_to_light_later_are_given_back_too() {
     let world = World::new();

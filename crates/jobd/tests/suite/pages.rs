@@ -1,5 +1,5 @@
-//! What is written about the suite stays true: the example configurations work, and the page names
-//! every option there is.
+//! The documentation of the suite stays true: the example configurations work, and the page names
+//! every option.
 
 use std::{fs, path::Path};
 
@@ -18,7 +18,7 @@ fn example(name: &str) -> Ini {
     Ini::read(&folder.join(name)).unwrap()
 }
 
-/// The example with all that is commented out switched on, but for the lines that begin like this.
+/// The example with all commented-out options switched on, except lines that begin like this.
 fn all_of(name: &str, without: &[&str]) -> Ini {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/jobd");
     let text = fs::read_to_string(folder.join(name)).unwrap();

@@ -45,7 +45,7 @@ impl Program {
             Some(line.split_once("listening address=")?.1.to_owned())
         });
         let address = line.expect("it listens").parse().unwrap();
-        // Somebody must read the rest.
+        // The rest must be read, so that the program does not block.
         std::thread::spawn(move || lines.for_each(drop));
         address
     }
@@ -268,7 +268,7 @@ async fn the_master_is_a_program_too() {
 
 /// Two workers share a table and are killed again and again, at moments that differ from run to run.
 /// Whatever happens, a row is run at most once, and in the end each is done, or running and listed
-/// by the worker that had started it. What had not begun is run by whoever takes it next.
+/// by the worker that had started it. A row that had not begun is run by the next worker that takes it.
 #[tokio::test]
 async fn killed_workers_lose_no_row_and_run_none_twice() {
     const ROWS: i64 = 600;

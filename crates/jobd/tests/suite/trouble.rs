@@ -38,7 +38,7 @@ async fn a_result_is_kept_until_the_database_is_back() {
     until("it runs", || world.table.line(5) == "running").await;
     world.table.away.store(true, Ordering::SeqCst);
     world.let_go();
-    // Its slot is free: the process has ended, only its row does not know yet.
+    // Its slot is free: the process has ended, but its end is not written to the row yet.
     while peer.status().await["targets"]["low"]["length"] != 0 {}
     assert_eq!(world.table.line(5), "running");
     world.table.away.store(false, Ordering::SeqCst);

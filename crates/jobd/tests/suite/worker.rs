@@ -103,7 +103,7 @@ async fn requests_get_the_originals_answers() {
             (r#"[0,{"no":42,"type":"send-signal"}]"#, r#"[1,{"no":42,"data":{}}]"#),
             (r#"[0,{"no":43,"type":"send-signal","data":{"jobs":[]}}]"#, r#"[1,{"no":43,"data":{}}]"#),
             (r#"[0,{"no":50,"type":"run-manual","data":{"ids":["1"]}}]"#, r#"[1,{"no":50,"error":"all ids must be numbers, got string"}]"#),
-            // Where the original lets an error of its language through, there is a sentence.
+            // The original answers with an error of its language here; ours with a sentence.
             (r#"[0,{"no":70,"type":"run-manual"}]"#, r#"[1,{"no":70,"error":"ids are missing"}]"#),
             (r#"[0,{"no":71,"type":"run-manual","data":{"ids":[]}}]"#, r#"[1,{"no":71,"error":"ids are empty"}]"#),
         ],

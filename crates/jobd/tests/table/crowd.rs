@@ -54,7 +54,7 @@ pub async fn many_workers_run_each_row_once(database: &impl Database) {
     let mut runners = BTreeMap::new();
     while let Some(done) = workers.join_next().await {
         let (number, ran) = done.unwrap();
-        // SQLite does not queue those who wait for its one writer.
+        // SQLite has no queue for connections that wait to write.
         let is_shared = database.kind() != TableKind::Sqlite;
         assert!(!(is_shared && ran.is_empty()), "worker {number} got nothing");
         for id in ran {
@@ -69,8 +69,8 @@ pub async fn many_workers_run_each_row_once(database: &impl Database) {
     }
 }
 
-/// What the call comes to within this many polls; otherwise it is given up, after it was held for a
-/// while in which the database may go on.
+/// The call's result, if it is ready within this many polls. Otherwise the call is dropped, after it was
+/// kept for a while in which the database may go on.
 async fn polled<T>(call: impl Future<Output = T>, polls: u64, held: Duration) -> Option<T> {
     let mut call = pin!(call);
     let mut left = polls;
@@ -103,7 +103,7 @@ pub async fn an_abandoned_call_leaves_no_transaction_open(database: &impl Databa
         done += usize::from(polled(call, 1 + round / 10, held).await.is_some());
     }
     assert!(done < 60, "no call was given up");
-    // What was left open would keep its rows from the next claim, or make it wait.
+    // A transaction left open would keep its rows from the next claim, or make it wait.
     let rest = Pick::Waiting { targets: &targets, limit: 200 };
     let begin = Instant::now();
     loop {

@@ -23,7 +23,7 @@ pub type TextRow = Vec<Option<String>>;
 pub trait Database: Send + Sync {
     fn kind(&self) -> TableKind;
 
-    /// What leads to another table in the same database.
+    /// The settings for another table in the same database.
     fn settings_of(&self, table: &str) -> TableSettings;
 
     /// Runs statements as the table's owner.

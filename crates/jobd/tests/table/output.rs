@@ -1,4 +1,4 @@
-//! What a process may say, and what the columns make of it.
+//! Output that a process may print, and how the columns store it.
 
 use spindle_jobd::table::{Finish, RowId, TableKind};
 
@@ -44,7 +44,7 @@ pub async fn a_mebibyte_of_output_is_kept_whole(database: &impl Database) {
     }
 }
 
-/// The table's owner may have rules of his own, which the columns do not tell.
+/// The table may have rules that its columns' types do not show.
 pub async fn a_row_that_is_refused_harms_no_other(database: &impl Database) {
     database.run("DROP TABLE jobs").await;
     let check = "CHECK (coalesce(stdout, '') NOT LIKE '%€%'), \

@@ -30,7 +30,7 @@ async fn output_is_cut_where_the_column_ends() {
     assert_eq!(kept(&database, "bytea", "a😀\0").await, "\\x61f09f988000");
     database.run("CREATE DOMAIN short AS varchar(3)").await;
     assert_eq!(kept(&database, "short", "abcd").await, "abc");
-    // Nothing a column of this kind takes is like an output: the result counts.
+    // A column of this kind takes no output at all; the result is still written.
     database.run("CREATE DOMAIN seldom AS text CHECK (VALUE = 'seldom')").await;
     database.run("DELETE FROM jobs; ALTER TABLE jobs DROP COLUMN stdout").await;
     database.run("ALTER TABLE jobs ADD COLUMN stdout seldom").await;
@@ -91,7 +91,7 @@ async fn rows_locked_by_others_are_passed_over() {
     assert_eq!(ids(&table.claim(pick, &us(), &accept).await.unwrap()), [1, 2, 3]);
 }
 
-/// A database in another encoding converts, and refuses letters it has not.
+/// A database in another encoding converts text, and refuses letters that it does not have.
 #[tokio::test]
 async fn a_latin_database_takes_what_it_can() {
     let server = Server::start(Kind::Pgsql);

@@ -131,7 +131,7 @@ impl Server {
         command
     }
 
-    /// Kills it without a word.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.take().expect("it runs").kill();
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::database::{Database, Mariadb, Pgsql};
 use crate::servers::{Kind, Server};
 
-/// A certificate for `localhost` that signs itself, one of a client, and one of somebody else.
+/// A self-signed certificate for `localhost`, one of a client, and one of a stranger.
 struct Certificates {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl Certificates {
         self.folder.path().join(name)
     }
 
-    /// PostgreSQL wants its key to be its own.
+    /// PostgreSQL requires that its own user owns the key file.
     fn give_to_postgres(&self) {
         if nix::unistd::geteuid().is_root() {
             let postgres = nix::unistd::User::from_name("postgres").unwrap().unwrap();
@@ -48,7 +48,7 @@ impl Certificates {
         Tls { mode, roots: Some(self.file(roots)), identity: None }
     }
 
-    /// The server is who it should be, and we are whose certificate and key these are.
+    /// Verifies the server, and identifies the client with this certificate and key.
     fn tls_as(&self, certificate: &str, key: &str) -> Tls {
         let identity = Some((self.file(certificate), self.file(key)));
         Tls { identity, ..self.tls(TlsMode::VerifyFull, "server.pem") }

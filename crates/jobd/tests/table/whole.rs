@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::database::{Database, Mariadb, Pgsql};
 
-/// Nothing here takes nearly so long.
+/// Far longer than anything here takes.
 const WITHIN: Duration = Duration::from_secs(300);
 
 /// A worker program, killed when it is dropped.
@@ -55,7 +55,7 @@ impl Jobd {
         let address = lines.find_map(|line| {
             Some(line.unwrap().split_once("listening address=")?.1.parse().unwrap())
         });
-        // Somebody must read the rest.
+        // The rest must be read, so that the program does not block.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Self { child, address: address.expect("it listens") }
     }

@@ -12,7 +12,7 @@ use spindle_testkit::{NatsServers, NatsSetup, PATIENCE, log_conformance, wait_un
 
 use crate::harness::{Admin, append_counting, check, open_at, options, quick_options, refusal};
 
-/// For all tests that kill nobody. They do not sync: what that is for shows when all are killed.
+/// For all tests that kill no server. They do not sync: that only matters when all are killed.
 fn quick_servers() -> &'static NatsServers {
     static SERVERS: LazyLock<&NatsServers> = LazyLock::new(|| {
         let setup = NatsSetup { servers: 3, sync_interval: "\"2m\"", ..NatsSetup::default() };

@@ -1,4 +1,4 @@
-//! Who gets in, and on which servers a log is opened at all.
+//! Which logins are accepted, and on which servers a log is opened at all.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub fn options(servers: &NatsServers) -> NatsLogOptions {
     }
 }
 
-/// A server that does not sync, for tests that append much and kill nobody.
+/// A server that does not sync, for tests that append much and kill no server.
 pub fn quick_server() -> NatsServers {
     NatsServers::start(NatsSetup { sync_interval: "\"2m\"", ..NatsSetup::default() })
 }
@@ -92,7 +92,7 @@ fn append_all(log: &NatsLog, records: &[Record], again: &AtomicU64) {
     }
 }
 
-/// Appends so many records of an epoch; their numbers are their positions.
+/// Appends this many records of an epoch; their numbers are their positions.
 pub fn append(log: &NatsLog, epoch: u64, count: u64) {
     append_counting(log, epoch, count, &AtomicU64::new(0));
 }
@@ -119,7 +119,7 @@ pub fn check(log: &dyn Log, from: u64, to: u64) {
     }
 }
 
-/// Somebody with a client of their own.
+/// An administrator with a client of its own.
 pub struct Admin {
     pub context: Context,
     pub runtime: Runtime,

@@ -115,7 +115,7 @@ fn of_two_writers_that_race_each_has_whole_what_a_fold_keeps_of_it() {
     for stored in all(&log, Position(0)) {
         let text = String::from_utf8(stored.bytes.to_vec()).expect("text");
         if stored.epoch < epoch {
-            // A straggler of the writer before: a fold skips it, and nobody counts on it.
+            // A straggler of the writer before: a fold skips it, and no writer relies on it.
             assert!(!told.contains_key(&stored.position), "{text} was committed and is skipped");
             continue;
         }
@@ -170,7 +170,7 @@ fn announcements_arrive_whole() {
     let (one, two) = (open(&servers), open(&servers));
     let (hears, heard) = channel();
     two.on_announcement(Box::new(move |bytes| hears.send(bytes.to_vec()).unwrap_or_default()));
-    // Whoever has opened the log on the same server hears what is announced after that.
+    // Every process that has opened the log on the same server hears what is announced after that.
     one.announce(b"I lead");
     assert_eq!(heard.recv_timeout(PATIENCE).expect("heard"), b"I lead");
     let long: Vec<u8> = (0..ANNOUNCEMENT_BYTES_MAX).map(|at| at as u8).collect();

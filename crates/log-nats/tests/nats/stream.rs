@@ -116,7 +116,7 @@ fn a_deleted_message_is_damage_and_what_is_before_it_can_be_read() {
     let admin = Admin::of(&servers);
     let mut config = admin.config();
     admin.delete_stream();
-    // The log's own streams let nobody delete a message.
+    // The log's own streams allow no deletion of messages.
     config.deny_delete = false;
     admin.create(config);
     append(&open(&servers), 1, 5);

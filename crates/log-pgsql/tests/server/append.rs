@@ -1,4 +1,4 @@
-//! Writers: one, two, and one whose answers get lost.
+//! One writer, two writers, and a writer whose answers get lost.
 
 use spindle_log::{Ack, Log, Position, SharedLog};
 use spindle_log_pgsql::PgsqlLog;

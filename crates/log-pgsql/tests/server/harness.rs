@@ -1,4 +1,4 @@
-//! A server for all tests that do nothing to it, and records to append.
+//! A server shared by all tests that do not harm it, and records to append.
 
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
@@ -33,20 +33,20 @@ pub fn options_at(url: &str, schema: &str) -> PgsqlLogOptions {
     options
 }
 
-/// The same log, of one who waits for its server a short time.
+/// The same log, opened by a process that waits only a short time for its server.
 pub fn impatient(options: &PgsqlLogOptions) -> PgsqlLogOptions {
     let mut options = options.clone();
     options.answer_within = Duration::from_secs(1);
     options
 }
 
-/// A schema that nobody else uses.
+/// A schema that no other test uses.
 pub fn schema() -> String {
     static LOGS: AtomicU32 = AtomicU32::new(0);
     format!("log_{}", LOGS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A new log on the server of all.
+/// A new log on the shared server.
 pub fn fresh() -> (PgsqlLog, PgsqlLogOptions) {
     let options = options(server(), &schema());
     (PgsqlLog::open(&options).unwrap(), options)
@@ -96,7 +96,7 @@ pub fn texts(log: &PgsqlLog) -> Vec<String> {
     all(log).into_iter().map(text).collect()
 }
 
-/// Waits until a question of SQL is answered with yes.
+/// Waits until an SQL query returns true.
 #[track_caller]
 pub fn wait_for(server: &PostgresServer, question: &str) {
     wait_until(question, || server.sql(&format!("SELECT {question}")) == "t");
@@ -120,7 +120,7 @@ pub fn appender(server: &PostgresServer, options: &PgsqlLogOptions, function: &s
     ));
 }
 
-/// The failure that a log answers a record with which has lost what was committed.
+/// The failure with which a log that has lost committed records answers a record.
 #[track_caller]
 pub fn fatal(log: &PgsqlLog) -> String {
     let at = submit(log, &record(1, "next"));

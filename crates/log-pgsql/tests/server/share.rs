@@ -56,7 +56,7 @@ fn announcements_arrive_whole() {
     let (sender, heard) = channel();
     two.on_announcement(Box::new(move |bytes| sender.send(bytes.to_vec()).unwrap()));
     let long: Vec<u8> = (0..ANNOUNCEMENT_BYTES_MAX).map(|at| at as u8).collect();
-    // Who listens is not known: the first ones may come before that.
+    // It is not known when the others listen: the first announcements may come before that.
     wait_until("an announcement", || {
         one.announce(b"is anybody there?");
         heard.try_recv().is_ok()

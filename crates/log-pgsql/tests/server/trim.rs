@@ -1,4 +1,4 @@
-//! Dropping the oldest records, and those who still read them.
+//! Dropping the oldest records while readers still need them.
 
 use spindle_log::{Log, Position, ReadError, SharedLog};
 use spindle_log_pgsql::PgsqlLog;

@@ -1,4 +1,4 @@
-//! Writes past the page cache, and reads what is read once.
+//! Writes past the page cache, and reads past it what is read only once.
 
 use std::{
     fs::{File, OpenOptions},
@@ -26,10 +26,10 @@ static ZEROS: Zeros = Zeros([0; ZERO_BYTES]);
 /// A second handle on a file that moves whole blocks straight to and from the disk.
 ///
 /// A commit through the page cache copies, marks pages dirty and makes `fdatasync` look for them;
-/// filling a segment with zeros copies each of them. All that is work the log never profits from:
-/// what it reads back soon is in the engine's memory. Reads stay with the page cache, which the
-/// kernel keeps true to what is written here, but for those of a start: it reads everything once, none of which is in
-/// the page cache, and pages for all of it cost more than the reading.
+/// filling a segment with zeros copies each of them. The log never profits from that work: records that are read back
+/// soon are in the engine's memory. Reads use the page cache, which the kernel keeps consistent with these writes,
+/// except at a start: it reads everything once, none of it is in the page cache, and pages for all of it cost more than
+/// the reading.
 pub(super) struct DirectFile {
     file: File,
     appending: Mutex<Appending>,
@@ -48,7 +48,7 @@ struct Appending {
 impl DirectFile {
     /// `None` where the file system has no direct writes.
     pub(super) fn open(file: &File) -> Option<Self> {
-        // By its number, because a prepared segment changes its name.
+        // Opened by its number, because a prepared segment changes its name.
         let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OFlag::O_DIRECT.bits();
         Some(Self::on(
@@ -184,7 +184,8 @@ mod tests {
 
     const FILE_BYTES: u64 = 2 * 1024 * 1024;
 
-    /// On an ordinary handle: which blocks are written does not depend on the way they go.
+    /// On an ordinary handle: which blocks are written does not depend on whether the writes are
+    /// direct.
     fn file() -> (File, DirectFile) {
         let file = tempfile::tempfile().expect("a folder for temporary files");
         file.set_len(FILE_BYTES).expect("room");

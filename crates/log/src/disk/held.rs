@@ -20,7 +20,7 @@ use super::{Hold, LOCK_FILE, LockError, real::FILE_MODE};
 /// A directory and the lock file in it, both locked.
 ///
 /// The directory's lock keeps others out even when the lock file is removed or replaced; some network file systems have
-/// none for directories, and there the file's has to do.
+/// no locks for directories, and there the file's lock has to be enough.
 pub(super) struct HeldFolder {
     folder: File,
     _folder_lock: Option<Flock<File>>,
@@ -50,7 +50,7 @@ impl HeldFolder {
             Err((_, Errno::EWOULDBLOCK)) => return Err(LockError::Held { pid: holder(folder) }),
             Err((_, errno)) => return Err(LockError::Failed(errno.into())),
         };
-        // The lock is the flock; the text only says to a person who has it.
+        // The lock is the flock; the text only tells people which process has it.
         file.set_len(0)?;
         file.write_all_at(format!("{}\n", process::id()).as_bytes(), 0)?;
         let c_path =

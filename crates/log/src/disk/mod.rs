@@ -1,8 +1,8 @@
 //! The seam below the file log: one flat folder of files.
 //!
 //! [`RealDisk`] is a directory, by plain system calls. The tests' simulated disk
-//! (`spindle-testkit`) is a directory in memory that fails the way disks do, when and as a seed
-//! says. Code above this seam must survive both.
+//! (`spindle-testkit`) is a directory in memory that fails the way disks do, as determined by a
+//! seed. Code above this seam must survive both.
 
 mod direct;
 mod held;
@@ -51,8 +51,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes all names created, changed and removed so far durable.
     fn sync_folder(&self) -> io::Result<()>;
 
-    /// A number nobody can guess, so that bytes from outside can not pass for the log's own. A
-    /// simulated disk takes it from its seed.
+    /// A number that cannot be guessed, so that bytes from outside can not pass for the log's own.
+    /// A simulated disk takes it from its seed.
     fn salt(&self) -> u32;
 }
 

@@ -148,7 +148,7 @@ impl Disk for RealDisk {
 
 struct RealFile {
     file: File,
-    /// Opened when it is needed first; `None` if there is no such thing, or none is wanted.
+    /// Opened when it is first needed; `None` if direct access is not available, or not wanted.
     direct: OnceLock<Option<DirectFile>>,
 }
 

@@ -1,4 +1,4 @@
-//! Shows segments to who copies them. Nothing here waits for a write or a sync.
+//! Shows segments to callers that copy them. Nothing here waits for a write or a sync.
 
 use std::{io, sync::Arc};
 

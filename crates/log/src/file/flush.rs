@@ -16,9 +16,9 @@ use crate::{
     folder::name_segment,
 };
 
-/// A batch of so many bytes takes the disk several times as long as its sync.
+/// A batch of this many bytes takes the disk several times as long as its sync.
 const LARGE_BATCH_BYTES: usize = 512 * 1024;
-/// Where records are acknowledged before they are synced, the folder is looked at this often.
+/// How often the folder is checked if records are acknowledged before they are synced.
 const LOOK_AT_FOLDER: Duration = Duration::from_millis(10);
 
 impl Shared {
@@ -62,7 +62,7 @@ impl Shared {
                 .map_err(|error| self.poison_with("write", &open.name, error))?;
             flush.unsynced = true;
         }
-        // Without a sync the look at the folder would be half of what a commit costs.
+        // Without a sync, checking the folder would be half the cost of a commit.
         if self.options.sync == SyncPolicy::Always || flush.looked_at.elapsed() > LOOK_AT_FOLDER {
             self.check_folder()?;
             flush.looked_at = Instant::now();

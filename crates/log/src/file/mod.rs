@@ -1,9 +1,9 @@
 //! The log in a folder of segment files.
 //!
-//! One thread submits and takes acknowledgements; what that costs is one write and one
-//! `fdatasync` for all that was submitted meanwhile. Beside it, when
-//! [`background`](FileLogOptions::background) is on, run a thread that prepares segments ahead and,
-//! with [`SyncPolicy::Interval`], one that syncs.
+//! One thread submits and takes acknowledgements, at the cost of one write and one `fdatasync` for
+//! all records submitted meanwhile. Beside it, when [`background`](FileLogOptions::background) is
+//! on, run a thread that prepares segments ahead and, with [`SyncPolicy::Interval`], one that
+//! syncs.
 //!
 //! - `open`: reads the folder, refuses damage, cuts the torn tail, makes what is kept durable
 //! - `submit`: takes records; `tail`: where they wait, encoded
@@ -11,7 +11,7 @@
 //! - `segment`: the index of one segment, for readers
 //! - `spares`: prepares segments before they are needed
 //! - `trim`: drops segments
-//! - `copy`: shows segments to who copies them
+//! - `copy`: shows segments to callers that copy them
 
 mod copy;
 mod flush;
@@ -43,12 +43,12 @@ use crate::{
 /// When written records are made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
-    /// Before they are acknowledged. A power cut loses nothing that was.
+    /// Before they are acknowledged. A power cut loses no acknowledged record.
     #[default]
     Always,
     /// This often. A power cut loses at most what came in one interval, and what the last sync was still writing.
     Interval(Duration),
-    /// When the operating system likes to, when a segment ends, before a trim, and at the end.
+    /// When the operating system chooses, when a segment ends, before a trim, and at the end.
     Os,
 }
 
@@ -100,9 +100,10 @@ impl FileLog {
     }
 
     /// As [`FileLog::open`], and shows every record to `each` while the folder is read, oldest first, then `None`: what
-    /// follows is work on the disk. So whoever folds the log reads it no second time, and folds while it is opened.
+    /// follows is work on the disk. So a caller that folds the log need not read it a second time, and folds while it
+    /// is opened.
     ///
-    /// What was shown is true only if a log comes of it: behind those records there may be damage.
+    /// The records shown are valid only if a log is returned: there may be damage behind them.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         options: FileLogOptions,

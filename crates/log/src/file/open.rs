@@ -27,7 +27,7 @@ use crate::{
     survey::{DamagedFrame, Manner, Survey, Surveyed, survey},
 };
 
-/// The first segment of a folder is made while somebody waits for the server to start.
+/// The first segment of a folder is made while the server's start waits for it.
 const FIRST_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 const SEGMENT_BYTES_MIN: u64 = 4096;
 const SEGMENT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
@@ -79,7 +79,8 @@ pub(super) fn open(
             tracing::error!(file, offset, %position, "bytes in a record are damaged, its rest is sound");
         }
     }
-    // Before anything that they allow: leftovers of a trim go, and the log goes on.
+    // The bounds are made durable before anything that they allow: removing leftovers of a trim,
+    // and going on with the log.
     if let Some(bounds) = &mut found.bounds {
         bounds.write_again().map_err(OpenError::failed(folder, "write again", BOUNDS_FILE))?;
     }
@@ -113,7 +114,7 @@ pub(super) fn open(
     Ok(shared)
 }
 
-/// Looks before even a lock file is made: the folder may be somebody's home.
+/// Checks the folder before even a lock file is made: it may be a user's home folder.
 fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
     let mut foreign = Vec::new();
     for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
@@ -131,7 +132,8 @@ fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
 }
 
 fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> {
-    // Its bounds come when it is there: of what a crash leaves in between, none is taken for damage.
+    // The bounds are written when the segment is there: nothing that a crash leaves in between is
+    // taken for damage.
     let (salt, first) = (disk.salt(), Position(0));
     let header = SegmentHeader { salt, first, prev_crc: 0, keeps_bounds: false };
     let (name, file) = begin_segment(disk, header, 0, u64::from(sizes.segment_min))?;
@@ -148,15 +150,16 @@ fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> 
     })
 }
 
-/// A crash may have come between a segment's name and the note of it. Before anything is appended there, and when its
-/// name is durable: else it would not be missed, or be missed though it never was.
+/// Notes the newest segment, since a crash may have come between its name and the note. Must be done before anything is
+/// appended to it, or its loss would not be noticed; and after its name is durable, or a segment that never was would
+/// be missed.
 fn note_newest(bounds: &mut BoundsFile, segments: &[Surveyed]) -> io::Result<()> {
     let newest = segments.last().map_or(bounds.bounds.newest, |segment| segment.header.first);
     bounds.change(Bounds { newest, ..bounds.bounds })
 }
 
 /// Notes for the first time where the log must begin and end: it is new, or an older release wrote it. On a full disk
-/// that has to wait for another start; the log goes on as that release would.
+/// that has to wait for another start; until then the log goes on as the older release would.
 fn begin_bounds(disk: &dyn Disk, segments: &[Surveyed]) -> Result<Option<BoundsFile>, OpenError> {
     let (Some(oldest), Some(newest)) = (segments.first(), segments.last()) else { return Ok(None) };
     let (first, newest, reached) = (oldest.header.first, newest.header.first, newest.next());
@@ -228,8 +231,8 @@ fn cut_tail_and_sync(disk: &dyn Disk, found: &Survey, zero_tail: bool) -> Result
 }
 
 /// A process that ended because a sync failed leaves pages that the system calls clean and that are
-/// on no disk: what is read here is true only until the next power cut, and a sync saves nothing of
-/// it unless it is written again. All segments but the last were synced when they ended.
+/// on no disk: what is read here may be gone after the next power cut, and a sync does not save it
+/// unless it is written again. All segments but the last were synced when they ended.
 fn write_again(file: &dyn DiskFile, end: u64) -> io::Result<()> {
     const STEP_BYTES: usize = 1024 * 1024;
     read_in_steps(file, (0, end), STEP_BYTES, |bytes, offset| file.write_at(bytes, offset))

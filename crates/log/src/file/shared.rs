@@ -57,7 +57,7 @@ pub(super) struct Flush {
     pub(super) looked_at: Instant,
 }
 
-/// Numbers that readers take without a lock.
+/// Numbers that are read without a lock.
 pub(super) struct Positions {
     pub(super) first: AtomicU64,
     pub(super) synced: AtomicU64,
@@ -115,7 +115,7 @@ impl Shared {
         Err(self.poisoned.get_or_init(|| error).clone())
     }
 
-    /// Writes and syncs, unless an earlier failure made that a lie.
+    /// Writes and syncs, unless an earlier failure has poisoned the log.
     pub(super) fn append_durably(
         &self,
         segment: &Segment,
@@ -132,7 +132,7 @@ impl Shared {
             .map_err(|error| self.poison_with("write and sync", &segment.name, error))
     }
 
-    /// Makes a segment's bytes durable, unless an earlier failure made that a lie.
+    /// Makes a segment's bytes durable, unless an earlier failure has poisoned the log.
     pub(super) fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
         let _syncing = self.syncing.lock();
         if let Some(error) = self.poison() {
@@ -188,7 +188,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The log goes on: from here on nobody may believe that it ended.
+    /// The log goes on: from here on the bounds must not say that it ended.
     pub(super) fn go_on(&self, flush: &mut Flush) -> Result<(), LogError> {
         if flush.ended && !self.options.faults.end_kept {
             self.change_bounds(|bounds| bounds.end = None)?;

@@ -3,19 +3,18 @@
 //!
 //! One spare is always kept. When the open segment ends and no further one could be prepared, the
 //! disk is full and the segment just begun is the reserve. Its second half is written only when it
-//! is known whether it is one: otherwise what the disk has no room for could use the reserve up
-//! before the full disk is noticed.
+//! is known whether it is the reserve: otherwise records that the disk has no room for could use it
+//! up before the full disk is noticed.
 //!
-//! A spare is filled with zeros beforehand, where that pays: they save each commit the file system's
-//! journal (a tenth of a millisecond, in the worst case tens), and cost as much writing again as what
-//! is written over them. A log that grows by large batches is given spares that have their space and
-//! not their zeros; so is one that grows faster than they can be filled, since to wait would take
-//! longer than zeros save.
+//! A spare is filled with zeros beforehand, where that pays: zeros save each commit the file system's journal (a tenth
+//! of a millisecond, in the worst case tens), and cost as much writing again as the data written over them. A log that
+//! grows by large batches gets spares with their space claimed but not zeroed; so does one that grows faster than
+//! spares can be filled, since waiting would take longer than zeros save.
 //!
 //! Where a spare cannot be prepared for another reason (no file descriptors, an error of the disk),
-//! the disk is not called full. What is left is a reserve all the same, because nobody knows how long
-//! it has to do: a trim needs no new file, so what frees space helps here, too, and must find room.
-//! It is tried again every second.
+//! the disk is not called full. What is left is a reserve all the same, because it is not known how long it has to
+//! last: a trim needs no new file, so changes that free space help here, too, and must find room. Preparing is tried
+//! again every second.
 
 use std::{
     io,
@@ -57,7 +56,7 @@ pub(super) struct Spares {
     pub(super) capacity: u32,
     /// On a disk with no room for a whole segment, shorter ones are made down to this.
     capacity_min: u32,
-    /// A spare will be needed before long: no rest now.
+    /// A spare will be needed soon: the thread must not rest now.
     hurry: AtomicBool,
     /// Whether zeros pay.
     fills: AtomicBool,
@@ -69,7 +68,7 @@ struct State {
     outlook: Outlook,
     /// How the last attempt ended, as the server's log says. A spare from a trim is no attempt.
     logged: Outlook,
-    /// Somebody waits for a spare that is being prepared.
+    /// A thread waits for a spare that is being prepared.
     is_awaited: bool,
     /// Something changed that may have made room.
     retry: bool,
@@ -135,7 +134,7 @@ impl Spares {
         let mut state = self.state.lock();
         loop {
             if let Some(spare) = state.ready.pop() {
-                // Whoever was in a hurry wanted this one.
+                // The hurry was for this one.
                 self.hurry.store(false, Ordering::Relaxed);
                 self.changed.notify_all();
                 return Some(spare);
@@ -179,7 +178,7 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    /// What the segment before was filled by, of which the next one will be filled alike.
+    /// Notes how the last segment was filled: the next one is likely to be filled in the same way.
     pub(super) fn note_large_bytes(&self, large: u64) {
         self.fills.store(large < u64::from(self.capacity) / 2, Ordering::Relaxed);
     }
@@ -211,8 +210,8 @@ impl Spares {
                 self.changed.wait(&mut state);
             }
             if state.outlook != Outlook::Good {
-                // A trim may give a spare meanwhile, and somebody take it: then nobody knows whether
-                // the disk is still full, and space() must not go on saying that it is not.
+                // A trim may give a spare meanwhile, which is then taken: then it is not known
+                // whether the disk is still full, and space() must not go on saying that it is not.
                 let idle = |state: &mut State| {
                     !state.stopping && !state.retry && state.outlook != Outlook::Good
                 };
@@ -227,7 +226,7 @@ impl Spares {
         }
     }
 
-    /// The next segment will be needed soon: whoever prepares it must not rest.
+    /// The next segment will be needed soon: the thread that prepares it must not rest.
     pub(super) fn hurry(&self) {
         if !self.hurry.load(Ordering::Relaxed) {
             let _no_wakeup_is_lost = self.state.lock();

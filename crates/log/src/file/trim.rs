@@ -1,4 +1,4 @@
-//! Drops segments that nobody needs any more.
+//! Drops segments that are no longer needed.
 
 use std::{
     io,
@@ -20,9 +20,10 @@ impl Shared {
         let position = position.min(self.committed());
         let Some(first) = self.first_from(position) else { return Ok(()) };
         self.check_folder()?;
-        // What replaces the dropped records must not be less durable than they were.
+        // The records that replace the dropped ones must not be less durable than those were.
         self.sync_committed()?;
-        // Before anything goes: a segment that is missing from here on is damage, and one that a crash leaves is not.
+        // The bounds change before anything is removed: a missing segment from `first` on is damage, and a segment that
+        // a crash leaves before it is not.
         let reached = self.synced();
         self.change_bounds(|bounds| {
             bounds.first = first;
@@ -63,7 +64,7 @@ impl Shared {
         (second <= position).then_some(second)
     }
 
-    /// From here on nobody finds the segment.
+    /// From here on the segment cannot be found.
     fn take_oldest(&self, end: Position) -> Option<Arc<Segment>> {
         let mut segments = self.segments.write();
         let oldest = segments.pop_front()?;
@@ -72,8 +73,8 @@ impl Shared {
         Some(oldest)
     }
 
-    /// Makes the file a spare, or removes it: when there are enough spares, and when somebody is
-    /// still reading it, who must not see what a new life of the file writes.
+    /// Makes the file a spare, or removes it if there are enough spares, or if it is still being
+    /// read: a reader must not see what a new life of the file writes.
     fn drop_file(&self, segment: Arc<Segment>) -> io::Result<Option<Spare>> {
         let name = segment.name.clone();
         let unread = Arc::into_inner(segment);

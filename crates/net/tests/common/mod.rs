@@ -1,11 +1,12 @@
 //! A toy door of text lines, and a client for it.
 //!
-//! `echo X` answers X; `count` answers how many requests came before it; `gate N X` answers X once N is durable; `lease N J` hands out job J behind
-//! gate N; `add N` answers ok once N is durable, which a commit makes it; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at shutdown
-//! `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a lease by
-//! the engine in the moment its connection breaks; `work` makes the client one that
-//! works and is silent meanwhile; `swallow` takes everything that follows without
-//! an answer; `quit` says bye and closes; `die` aborts.
+//! `echo X` answers X; `count` answers how many requests came before it; `gate N X` answers X once
+//! N is durable; `lease N J` hands out job J behind gate N; `add N` answers ok once a commit has
+//! made N durable; `big N` answers N bytes; `wait` and `run` wait for the test to answer (at
+//! shutdown `wait` gives up at once, `run` at the last moment); `answered-and-gone` is answered a
+//! lease by the engine in the moment its connection breaks; `work` makes the client one that works
+//! and is silent meanwhile; `swallow` takes everything that follows without an answer; `quit` says
+//! bye and closes; `die` aborts.
 
 #![expect(clippy::unwrap_used, reason = "tests, though clippy sees only helpers here")]
 
@@ -52,8 +53,8 @@ pub struct Toy {
     decided: AtomicU64,
     /// What the newest commit has taken.
     on_its_way: AtomicU64,
-    /// It does not lead: nothing is to be answered. Whoever changes this has the durable position set, so that
-    /// it is noticed.
+    /// It does not lead: nothing is to be answered. A test that changes this also sets the durable position, so
+    /// that the change is noticed.
     pub follows: AtomicBool,
     seen: Mutex<Seen>,
     changed: Condvar,
@@ -336,7 +337,7 @@ impl Served {
         Client::new(TcpStream::connect(self.addr).unwrap())
     }
 
-    /// When this returns, what the (only) reactor had begun before is done, its writes included.
+    /// When this returns, everything that the (only) reactor had begun before is done, its writes included.
     pub fn let_turn_pass(&self) {
         self.client().asks("echo turn", "turn");
     }
@@ -380,7 +381,7 @@ impl Client {
         rest
     }
 
-    /// Whether the server is gone: end of input, or a reset when it was rude.
+    /// Whether the server has closed: end of input, or a reset when it closed abruptly.
     pub fn is_cut_off(&mut self) -> bool {
         let mut byte = [0];
         match self.stream.read(&mut byte) {

@@ -1,4 +1,4 @@
-//! What comes on one way, cut into packets and lines, and which request each of them answers.
+//! The bytes that come on one way, cut into packets and lines, and the requests that these answer.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -32,14 +32,14 @@ impl Token {
         matches!(self, Token::Packet(kind, _) if *kind == expected)
     }
 
-    /// Whether it answers nothing: it comes when something has happened.
+    /// Whether it answers no request, but tells that something has happened.
     pub fn is_news(&self) -> bool {
         use PacketType as P;
         matches!(self, Token::Packet(P::Noop | P::WorkStatus | P::WorkData | P::WorkWarning, _))
             || self.is_end_of_job()
     }
 
-    /// Whether it is the last that comes about a job.
+    /// Whether it is the last packet about a job.
     pub fn is_end_of_job(&self) -> bool {
         use PacketType as P;
         matches!(self, Token::Packet(P::WorkComplete | P::WorkFail | P::WorkException, _))
@@ -49,17 +49,17 @@ impl Token {
 /// An answer that is to come on a way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaited {
-    /// The client's. `watches`: if it is a JOB_CREATED, the job's news come on the way.
+    /// The answer to the client. `watches`: if it is a JOB_CREATED, news of the job will come on this way.
     Answer { debt: DebtNumber, watches: bool },
     /// The answer to the round, of several lines perhaps.
     Round,
     /// The router's own ECHO_RES.
     Fence,
-    /// The answer that another shard gives as well.
+    /// An answer that the client gets from another shard.
     Dropped,
 }
 
-/// What came is not Gearman's protocol, or too much of it to be kept.
+/// The bytes that came are not Gearman's protocol, or too many to be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Broken;
 
@@ -67,10 +67,10 @@ pub(super) struct Broken;
 const PACKET_BYTES_MAX: usize = 65 * 1024 * 1024;
 /// The longest line: a worker that can do as much as it may, with the longest names, all escaped.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What comes behind an answer whose turn is not yet is held up to this: a packet of the longest, and
-/// some small ones.
+/// Bytes behind an answer whose turn has not come are held up to this: one packet of the longest kind,
+/// and some small ones.
 const HELD_BYTES_MAX: usize = PACKET_BYTES_MAX + 1024 * 1024;
-/// ECHO_REQ without data: whatever was sent before it is done when it comes back.
+/// ECHO_REQ without data: when it comes back, everything sent before it is done.
 const FENCE: &[u8] = b"\0REQ\0\0\0\x10\0\0\0\0";
 /// Memory that a buffer keeps when it is empty.
 const IDLE_BYTES_MAX: usize = 4 * 1024;
@@ -81,16 +81,16 @@ pub(super) struct Channel {
     input: BytesMut,
     /// The beginning of a line.
     line: BytesMut,
-    /// What came next, and could not be taken yet.
+    /// The next packet or line, if it came but could not be taken yet.
     next: Option<Token>,
     pub awaited: VecDeque<Awaited>,
-    /// What leaves together at the end of a turn.
+    /// Bytes that are sent together at the end of a turn.
     pub outgoing: BytesMut,
-    /// Requests were sent behind the last fence that have no answer, or an ERROR.
+    /// Requests that have no answer except an ERROR were sent behind the last fence.
     pub is_unsettled: bool,
     fences_sent: FenceNumber,
     fences_back: FenceNumber,
-    /// Up to here, what is owed waits for them already.
+    /// Up to this fence, owed answers wait for it already.
     fences_owed: FenceNumber,
     /// The shard takes the worker to be asleep.
     pub is_asleep: bool,
@@ -130,7 +130,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// What came is neither.
+    /// The bytes are neither.
     pub fn take(&mut self) -> Result<Option<Token>, Broken> {
         if let Some(token) = self.next.take() {
             return Ok(Some(token));
@@ -149,7 +149,7 @@ impl Channel {
         Ok(token)
     }
 
-    /// Takes back what cannot be taken yet: it comes next again.
+    /// Takes back a packet or line that cannot be taken yet: it comes next again.
     pub fn put_back(&mut self, token: Token) {
         self.next = Some(token);
     }
@@ -159,8 +159,8 @@ impl Channel {
         Ok(packet.map(|(kind, bytes)| Token::Packet(kind, bytes)))
     }
 
-    /// Takes a line. A door may write a packet in the middle of one, which is told by its NUL: no line
-    /// has any. The line's beginning is kept.
+    /// Takes a line. A door may write a packet in the middle of a line; its NUL shows that, because no line
+    /// has one. Then the line's beginning is kept.
     fn take_line(&mut self) -> Result<Option<Bytes>, Broken> {
         let (count, is_whole) = match memchr2(b'\n', 0, &self.input) {
             Some(at) if self.input.get(at) == Some(&b'\n') => (at + 1, true),
@@ -174,7 +174,7 @@ impl Channel {
         Ok(is_whole.then(|| std::mem::take(&mut self.line).freeze()))
     }
 
-    /// Sends a fence behind requests that may be answered by an ERROR only, if there are any.
+    /// Sends a fence behind requests that have no answer except an ERROR, if there are any.
     pub fn fence(&mut self) {
         if std::mem::take(&mut self.is_unsettled) {
             self.outgoing.extend_from_slice(FENCE);
@@ -189,7 +189,7 @@ impl Channel {
         self.fences_back.0 += 1;
     }
 
-    /// The last fence, if it is on its way and nothing owed waits for it: now something does.
+    /// The last fence, if it has not come back and no owed answer waits for it. From now on one does.
     pub fn owe_fence(&mut self) -> Option<FenceNumber> {
         let is_new = self.fences_sent > self.fences_owed && self.fences_sent > self.fences_back;
         self.fences_owed = self.fences_sent;
@@ -201,7 +201,7 @@ impl Channel {
         fence <= self.fences_back
     }
 
-    /// Whether the client loses something with it: an answer, a job, news of one.
+    /// Whether the client would lose something with this way: an answer, a job, or news of a job.
     pub fn is_of_use(&self) -> bool {
         let owes = self.awaited.iter().any(|awaited| *awaited != Awaited::Dropped);
         owes || self.watched > 0 || !self.grabbed.is_empty()

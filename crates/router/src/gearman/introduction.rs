@@ -1,4 +1,4 @@
-//! What the client has said of itself, which each way that is opened begins with.
+//! What the client has said of itself, which the router repeats at the beginning of each way.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,14 +13,14 @@ use crate::{Placement, Shard};
 pub(super) struct Introduction {
     /// The line with its token.
     auth: Option<Bytes>,
-    /// What it calls itself.
+    /// Its name for itself.
     id: Option<Bytes>,
     pub wants_exceptions: bool,
     /// What a worker can do, in the order it was said.
     abilities: BTreeMap<u64, Ability>,
     places: HashMap<Bytes, u64>,
     next_place: u64,
-    /// How many functions it can do there.
+    /// For each shard, how many functions the worker can do there.
     shards: BTreeMap<Shard, usize>,
 }
 
@@ -34,13 +34,13 @@ struct Ability {
 /// What a way begins with.
 pub(super) struct Opening {
     pub bytes: BytesMut,
-    /// How many answers come of it, which the client has already got.
+    /// How many answers will come to it; the client has already got these.
     pub answers: usize,
-    /// It has requests that have no answer, or an ERROR.
+    /// Whether it has requests that have no answer except an ERROR.
     pub is_unsettled: bool,
 }
 
-/// A worker can do as much as it may.
+/// The worker has as many functions as it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TooMany;
 
@@ -50,7 +50,7 @@ impl Introduction {
         self.auth = Some(Bytes::copy_from_slice(line));
     }
 
-    /// The client has said what it calls itself. Returns the packet, without what no door keeps.
+    /// The client has said its name for itself. Returns the packet, cut to what doors keep of the name.
     pub fn set_id(&mut self, id: &Bytes) -> Bytes {
         let kept = id.get(..CLIENT_ID_BYTES_MAX).unwrap_or(id);
         let kept = Bytes::copy_from_slice(kept);
@@ -62,7 +62,7 @@ impl Introduction {
     ///
     /// # Errors
     ///
-    /// It can do as much as it may.
+    /// The worker has as many functions as it may have.
     pub fn add(
         &mut self,
         shards: &[Shard],
@@ -87,7 +87,7 @@ impl Introduction {
         Ok(())
     }
 
-    /// The worker cannot do a function any more. Returns where it could.
+    /// The worker cannot do a function any more. Returns the shards of the function's queue.
     pub fn remove(&mut self, function: &[u8]) -> Vec<Shard> {
         let place = self.places.remove(function);
         let Some(ability) = place.and_then(|place| self.abilities.remove(&place)) else {
@@ -125,8 +125,8 @@ impl Introduction {
         Some(self.abilities.get(self.places.get(function)?)?.shards.clone())
     }
 
-    /// Shards with functions that the worker can do; the first one if it can do none: that shard's door
-    /// says what one hears then.
+    /// Shards with functions that the worker can do. If it can do none, the first shard, whose door then
+    /// gives the usual answer.
     pub fn shards(&self) -> Vec<Shard> {
         let shards: Vec<Shard> = self.shards.keys().copied().collect();
         if shards.is_empty() { vec![Shard::FIRST] } else { shards }
@@ -176,7 +176,7 @@ pub(super) fn encoded(request: &Request) -> Bytes {
     bytes.freeze()
 }
 
-/// Where jobs with this handle are; the first shard for those that are nowhere: its door says so.
+/// The shard of the job with this handle. If there can be no such job, the first shard, whose door says so.
 pub(super) fn shard_of_handle(placement: &Placement, handle: &[u8]) -> Shard {
     let id = spindle_core::address::from_gearman_handle(handle);
     let shard = id.map(Shard::of_job).filter(|shard| placement.has(*shard));

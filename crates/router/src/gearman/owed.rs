@@ -1,4 +1,4 @@
-//! What the client is owed, in the order of its requests.
+//! The answers that the client is owed, in the order of its requests.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// One more, behind all others.
+    /// Adds a debt behind all others.
     pub fn push(&mut self, debt: Debt) -> DebtNumber {
         if let Debt::Ready(bytes) = &debt {
             self.ready_bytes += bytes.len();
@@ -52,12 +52,12 @@ impl Owed {
         self.debts.front()
     }
 
-    /// Its number; that of the next one that is pushed if there is none.
+    /// The number of the front debt; if there is none, the number of the next one to be pushed.
     pub fn front_number(&self) -> DebtNumber {
         DebtNumber(self.first)
     }
 
-    /// What leaves next is paid.
+    /// Removes the front debt, which is paid.
     pub fn pop(&mut self) -> Option<Debt> {
         let debt = self.debts.pop_front()?;
         self.first += 1;

@@ -1,5 +1,5 @@
-//! A request that one shard after another is asked, until the client has its answer. Nothing else is
-//! sent meanwhile.
+//! A request for which one shard after another is asked, until the client has its answer. Nothing else
+//! is sent meanwhile.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,10 @@ pub(super) enum Kind {
     Grab,
     /// The job of a unique.
     Unique,
-    /// Lines, of all shards as one list.
+    /// Lines of all shards, joined to one list.
     List,
-    /// A job for a function whose queue is on its way between shards: none that says that it is elsewhere
-    /// has a job of this unique. `watches`: news of the job come on the way.
+    /// A job for a function whose queue is moving between shards: a shard that says that the queue is
+    /// elsewhere has no job with this unique. `watches`: news of the job will come on the way.
     Submit { watches: bool },
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Round {
     pub has_begun: bool,
     /// A part of the answer has left.
     has_parts: bool,
-    /// What a shard refused it with. Another one may still have what is asked for.
+    /// A shard's refusal. Another shard may still have what is asked for.
     refusal: Option<Bytes>,
 }
 
@@ -70,7 +70,7 @@ impl Round {
             Kind::Grab | Kind::Unique => self.hear_packet(token),
             Kind::Submit { .. } if says_other_shard(token) => match self.left.is_empty() {
                 false => Heard::Next,
-                // This node has not heard yet where it is: the client asks again.
+                // This node has not heard yet where the queue is: the client has to ask again.
                 true => Heard::Broken,
             },
             Kind::Submit { .. } => Heard::Last(token.bytes().clone()),
@@ -131,8 +131,8 @@ pub(super) fn says_other_shard(token: &Token) -> bool {
     code == Some(ErrorReply::OTHER_SHARD.as_bytes())
 }
 
-/// The shards, beginning behind the one that had the last job: so none has to wait for the others to
-/// have none.
+/// The shards, beginning behind the one that had the last job: so no shard's jobs have to wait until the
+/// others have none.
 pub(super) fn in_turn(mut shards: Vec<Shard>, last: Option<Shard>) -> Vec<Shard> {
     let behind = shards.iter().position(|shard| last.is_none_or(|last| *shard > last));
     shards.rotate_left(behind.unwrap_or(0));
@@ -161,7 +161,7 @@ mod tests {
         round
     }
 
-    /// What is heard of each, as the next shard is asked.
+    /// What becomes of each answer, with the next shard asked after each.
     fn heard(mut round: Round, tokens: &[Token]) -> Vec<Heard> {
         let mut heard = Vec::new();
         for token in tokens {

@@ -11,12 +11,12 @@ use super::round::{Kind, Round, in_turn};
 use super::session::GearmanRouterSession;
 use crate::Shard;
 
-/// What clients of the draft read.
+/// The refusal that clients of the draft read.
 const DRAFT_REFUSED: &str =
     "a cluster with shards does not speak the draft: use the published protocol";
 
 impl GearmanRouterSession {
-    /// Passes on what came. `whole` are its bytes.
+    /// Passes on a request or command. `whole` are its bytes.
     pub(super) fn route(&mut self, incoming: Incoming, whole: Bytes) {
         match incoming {
             Incoming::Request(request) => self.route_request(request, whole),
@@ -25,7 +25,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// What goes to several shards is written anew: it may be a small packet with much behind it.
+    /// Requests for several shards are encoded again, because `whole` may be a small packet in a large buffer.
     fn route_request(&mut self, request: Request, whole: Bytes) {
         match request {
             Request::Submit(submit) => {
@@ -142,7 +142,7 @@ impl GearmanRouterSession {
 
     fn can_do(&mut self, function: &Bytes, timeout_ms: Option<u64>, whole: Bytes) {
         let shards = self.placement.all_of(function);
-        // Before it is added: a way that is opened begins with what was said before.
+        // Before the function is added: a way that is opened here begins with what was said before.
         for shard in &shards {
             self.channel(*shard);
         }
@@ -204,12 +204,12 @@ impl GearmanRouterSession {
         self.send_unanswered(shard, whole);
         let id = from_gearman_handle(handle);
         if id.is_some_and(|id| self.channel(shard).grabbed.remove(&id)) {
-            // Until it is back, a lost way may have lost the result: the worker hears of it.
+            // If the way is lost before the fence is back, the result may be lost: the worker is cut off then.
             self.channel(shard).fence();
         }
     }
 
-    /// Sends what has no answer, or an ERROR.
+    /// Sends a request that has no answer except an ERROR.
     fn send_unanswered(&mut self, shard: Shard, request: Bytes) {
         self.send(shard, request);
         self.channel(shard).is_unsettled = true;

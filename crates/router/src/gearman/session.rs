@@ -1,4 +1,4 @@
-//! One client: takes in what it sends, and hands out what shards answer, in order.
+//! One client: takes its requests, and hands out the shards' answers, in order.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::owed::{Debt, FenceNumber, Owed};
 use super::round::{Heard, Kind, Round, says_other_shard};
 use crate::{Came, Placement, Shard, Wake, Way, Ways};
 
-/// Answers in the outbox, or the router's own behind others', above which no more is taken: of the
-/// client, nor of shards. As at the door.
+/// Bytes of answers in the outbox, or of the router's own answers that wait for others, above which nothing
+/// more is taken from the client or from shards. As at the door.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Requests that have not left above which no more are taken.
+/// Bytes of unsent requests above which no more requests are taken.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// Answers that may be owed at once.
 const OWED_MAX: usize = 1024;
@@ -27,7 +27,7 @@ const OWED_MAX: usize = 1024;
 /// Larger requests are not copied.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
-/// A client of Gearman, before its shards.
+/// A connection of a Gearman client at the router.
 pub(super) struct GearmanRouterSession {
     pub(super) placement: Placement,
     limits: Limits,
@@ -39,20 +39,20 @@ pub(super) struct GearmanRouterSession {
     /// The ways that are open.
     pub(super) channels: BTreeMap<Shard, Channel>,
     pub(super) owed: Owed,
-    /// What one shard after another is asked, or will be when nothing is owed before it.
+    /// The request for which one shard after another is asked, or will be when nothing is owed before it.
     pub(super) round: Option<Round>,
     /// The worker has sent PRE_SLEEP, and neither grabbed nor been called since.
     pub(super) sleeps: bool,
     /// The version of the placement that was looked at last.
     pub(super) placed: u64,
-    /// Who had the worker's last job.
+    /// The shard that had the worker's last job.
     pub(super) last_job_from: Option<Shard>,
     /// No further request is taken: the end is owed.
     pub(super) takes_no_more: bool,
     is_stopping: bool,
     /// How it ended.
     end: Option<Flow>,
-    /// Something that came may be left, because the outbox was full.
+    /// Received bytes may be left, because the outbox was full.
     is_behind: bool,
 }
 
@@ -106,7 +106,7 @@ impl GearmanRouterSession {
         true
     }
 
-    /// Tells the client's protocol. Lines with tokens come before both. False: nothing is to be
+    /// Recognizes the client's protocol. Lines with tokens may come before either. False: nothing is to be
     /// decoded now.
     fn recognize(&mut self, input: &BytesMut) -> bool {
         let start = input.get(..AUTH.len()).unwrap_or(input);
@@ -135,7 +135,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Whether something has to come before more requests are taken.
+    /// Whether more requests have to wait.
     fn waits(&self) -> bool {
         self.takes_no_more
             || self.is_stopping
@@ -166,7 +166,7 @@ impl GearmanRouterSession {
 
     // ---- what is owed ----
 
-    /// The router answers this itself, in its place.
+    /// The router answers this request itself, in its turn.
     pub(super) fn owe_ready(&mut self, write: impl FnOnce(&mut BytesMut)) {
         self.fence_all();
         let mut bytes = BytesMut::new();
@@ -180,7 +180,7 @@ impl GearmanRouterSession {
         self.owed.push(Debt::End);
     }
 
-    /// Asks a shard, whose answer is the client's.
+    /// Asks a shard, whose answer goes to the client.
     pub(super) fn ask(&mut self, shard: Shard, request: Bytes, watches: bool) {
         self.channel(shard);
         self.fence_all();
@@ -189,7 +189,7 @@ impl GearmanRouterSession {
         self.channel(shard).awaited.push_back(Awaited::Answer { debt, watches });
     }
 
-    /// What is owed from now on waits until all that was sent is done.
+    /// Answers owed from now on wait until all requests sent before are done.
     pub(super) fn fence_all(&mut self) {
         let mut fences = Vec::new();
         for (shard, channel) in &mut self.channels {
@@ -216,7 +216,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Sends what was kept to leave together.
+    /// Sends the small requests that were kept to leave together.
     fn send_outgoing(&mut self) {
         for (shard, channel) in &mut self.channels {
             if !channel.outgoing.is_empty() && !channel.has_ended {
@@ -254,7 +254,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Hands out what is owed, as far as it is there.
+    /// Hands out owed answers, as far as they have come.
     fn settle(&mut self, out: &mut Outbox) {
         while self.end.is_none() {
             if is_full(out) {
@@ -289,7 +289,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Whether fences have come back; none if one was lost and never will.
+    /// Whether fences have come back; none if a way was lost and one never will.
     fn are_back(&self, fences: &[(Shard, FenceNumber)]) -> Option<bool> {
         let channel_of = |shard| self.channels.get(shard);
         let mut missing = fences.iter().filter_map(|(shard, fence)| {
@@ -302,7 +302,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Takes what came on a way, up to an answer whose turn is not yet.
+    /// Takes what came on a way, up to an answer whose turn has not come.
     fn drain(&mut self, shard: Shard, out: &mut Outbox) {
         while self.end.is_none() {
             let Some(channel) = self.channels.get_mut(&shard) else { return };
@@ -325,7 +325,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Takes what came next on a way; gives it back if it has to wait for what is owed before.
+    /// Takes the next packet or line of a way; returns it if it has to wait for answers owed before.
     fn hear(&mut self, shard: Shard, token: Token, out: &mut Outbox) -> Option<Token> {
         let channel = self.channels.get_mut(&shard)?;
         if token.is_news() {
@@ -333,7 +333,7 @@ impl GearmanRouterSession {
             return None;
         }
         match channel.awaited.front().copied() {
-            // Of a request that has no other answer. What is dropped is never one.
+            // The ERROR of a request that has no other answer. A dropped answer is never an ERROR.
             None | Some(Awaited::Fence | Awaited::Dropped) if token.is(PacketType::Error) => {
                 put(out, &token);
             }
@@ -344,8 +344,8 @@ impl GearmanRouterSession {
                     return Some(token);
                 }
                 channel.awaited.pop_front();
-                // The shard knows of a move that this node has not heard of yet, as one that was stopped for a
-                // while. To the client it is as if the shard had gone: it asks again.
+                // The shard knows of a move that this node has not heard of yet, perhaps because the node was
+                // stopped for a while. To the client it is as if the shard had gone: it asks again.
                 if says_other_shard(&token) {
                     self.end = Some(Flow::Close);
                     return None;
@@ -360,7 +360,7 @@ impl GearmanRouterSession {
         None
     }
 
-    /// What comes by itself passes at once.
+    /// Passes on news at once, since it answers no request.
     fn hear_news(&mut self, shard: Shard, token: &Token, out: &mut Outbox) {
         let Some(channel) = self.channels.get_mut(&shard) else { return };
         if token.is_end_of_job() {
@@ -380,8 +380,7 @@ impl GearmanRouterSession {
         }
     }
 
-    /// Ends the connection if a shard's door does not speak as it should, or says more than can be
-    /// held.
+    /// Ends the connection if a shard's door breaks the protocol, or sends more than can be held.
     fn check(&mut self, shard: Shard, result: Result<(), Broken>) {
         if result == Err(Broken) {
             tracing::warn!("cut off a client: what shard {shard} sent for it cannot be passed on");
@@ -426,7 +425,7 @@ impl GearmanRouterSession {
         };
         let (request, is_grab) = (round.request.clone(), round.kind == Kind::Grab);
         let channel = self.channel(shard);
-        // An ERROR that is on its way is not taken for the answer.
+        // So that an ERROR on its way is not taken for the answer.
         channel.fence();
         channel.is_asleep &= !is_grab;
         channel.awaited.push_back(Awaited::Round);
@@ -455,13 +454,13 @@ impl GearmanRouterSession {
                 }
                 self.round = None;
             }
-            // Half an answer is none.
+            // The client must not take half an answer for a whole one.
             Heard::Broken => self.end = Some(Flow::Close),
         }
     }
 }
 
-/// How a line begins that says who is there.
+/// The beginning of a line that presents a token.
 const AUTH: &[u8] = b"auth ";
 
 /// The job that a worker is given with this packet.
@@ -488,7 +487,7 @@ impl Session for GearmanRouterSession {
 
     fn on_answer(&mut self, ticket: Ticket, _answer: Gated<Answer>, out: &mut Outbox) -> Flow {
         if ticket == Wake::TICKET && self.end.is_none() {
-            // Not in the middle of asking one shard after the other.
+            // Not while a round asks one shard after the other.
             if self.round.is_none() {
                 self.follow_moves();
             }

@@ -1,4 +1,4 @@
-//! Sessions before shards that say what a test has them say, when it does.
+//! Sessions at shards whose words and timing the test decides.
 
 mod moves;
 mod script;

@@ -1,4 +1,4 @@
-//! A request as it came, and those that are made of it for shards.
+//! A request as it came, and the requests to shards that are made from it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,10 +11,10 @@ use spindle_http::{Answered, BodyError, BodyLimits, Problem, Visitor, read_body,
 use super::shards::{connection_words, remove_hop_by_hop};
 use crate::{Placement, Shard};
 
-/// The parameter by which a request names its shard. No door knows it: it is taken out.
+/// The parameter by which a request names its shard. Doors do not know it, so the router removes it.
 const SHARD: &str = "shard";
 
-/// What a client asks, but for the body.
+/// A client's request without its body.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub method: Method,
@@ -22,7 +22,7 @@ pub(super) struct Head {
     pub path: String,
     /// What stands behind the question mark, as it came, without the shard; empty if there is none.
     pub query: String,
-    /// Without what is about the client's connection.
+    /// Without headers that are about the client's connection.
     headers: HeaderMap,
     /// Who asks.
     pub peer: Peer,
@@ -95,7 +95,7 @@ impl Head {
         Head { query, ..self.clone() }
     }
 
-    /// Without the headers that say what must be there.
+    /// Without the headers that set conditions.
     pub fn unconditional(&self) -> Head {
         let mut head = self.clone();
         for condition in CONDITIONS {
@@ -124,7 +124,7 @@ impl Head {
     fn request(&self, method: Method, target: &str, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        // It was part of one, or is made of letters and digits.
+        // The target was part of a valid one, or is made of letters and digits.
         *request.uri_mut() = target.parse().unwrap_or_else(|_| Uri::from_static("/"));
         *request.headers_mut() = self.headers.clone();
         request
@@ -159,9 +159,9 @@ fn headers_of(request: &Request<Body>) -> HeaderMap {
     let mut headers = request.headers().clone();
     let of_connection = connection_words(&headers);
     remove_hop_by_hop(&mut headers, &of_connection);
-    // It was answered when the body was asked for.
+    // The header was answered when the body was asked for.
     headers.remove(header::EXPECT);
-    // A target in absolute form goes before the header (RFC 9112, 3.2.2).
+    // A target in absolute form takes precedence over the header (RFC 9112, 3.2.2).
     let authority = request.uri().authority();
     let named = authority.and_then(|name| HeaderValue::from_str(name.as_str()).ok());
     if let Some(host) = named {
@@ -191,7 +191,7 @@ impl Asked {
         let announced = text_of(request.headers(), &header::CONTENT_LENGTH);
         let announced = announced.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         if announced > limits.bytes_max as u64 {
-            // Whoever refuses it without reading it would close a connection that others could use.
+            // A shard that refuses it unread would close a connection that further requests could use.
             return Err(BodyError::TooLarge { bytes_max: limits.bytes_max }.into());
         }
         Ok(Asked { head, request })

@@ -20,10 +20,10 @@ use super::shards::{Missed, Refusal};
 use super::submit::read;
 use crate::{Placement, Shard};
 
-/// After this long no other shard is begun: the answer says where to go on.
+/// After this time no further shard is asked: the answer says where to go on.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What a bulk action says of where its jobs are.
+/// The fields of a bulk action that say where its jobs are.
 #[derive(Deserialize)]
 struct BulkSaid {
     #[serde(default)]
@@ -75,7 +75,7 @@ pub(super) async fn bulk(routing: &Routing, asked: Asked) -> Outcome {
     all(routing, &head, &bytes, said.cursor.as_deref()).await
 }
 
-/// One shard's answer. The number of a deletion is that shard's, so that is said with it.
+/// One shard's answer. The number of a deletion is the shard's own, so the shard is named with it.
 async fn saying_shard(answer: Response, shard: Shard) -> Outcome {
     if answer.status() != StatusCode::OK {
         return Ok(answer);
@@ -110,8 +110,8 @@ struct Done {
     next_cursor: Option<String>,
 }
 
-/// All shards from where the cursor is. A deletion that can be undone is one shard's, so the answer
-/// with it ends there.
+/// Asks all shards from the cursor on. A deletion that can be undone is one shard's, so the answer ends
+/// with that shard.
 async fn all(routing: &Routing, head: &Head, bytes: &Bytes, cursor: Option<&str>) -> Outcome {
     let (mut shard, mut cursor) = match cursor {
         None => (Shard::FIRST, None),

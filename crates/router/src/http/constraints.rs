@@ -1,7 +1,7 @@
 //! Constraints, which are on all shards, each with the jobs of its own.
 //!
-//! What a constraint says is the same everywhere, and the first shard's revision of it is the one that
-//! clients are shown. What it has counted is added up, value by value.
+//! A constraint's settings are the same everywhere, and clients are shown the first shard's revision of
+//! it. Its counts are added up, value by value.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ async fn show(routing: &Routing, head: &Head) -> Outcome {
     for answer in join_all(others).await {
         match answer {
             Ok((shard, bytes)) => all.push((shard, read(shard, &bytes)?)),
-            // Somebody puts or removes it just now, or could not do so everywhere.
+            // It is being put or removed just now, or that did not reach every shard.
             Err(Refusal::Answer(answer)) if answer.status() == StatusCode::NOT_FOUND => {}
             Err(refusal) => return Err(refusal),
         }
@@ -167,7 +167,7 @@ fn joined(routing: &Routing, mut all: Vec<(Shard, Fields)>) -> Fields {
         Some(cursor) => drop(sum.insert("buckets_cursor".to_owned(), cursor.into())),
         None => {
             sum.remove("buckets_cursor");
-            // All are here, those that several shards have once.
+            // All values are here, each once even if several shards have it.
             sum.insert("buckets_count".to_owned(), buckets.len().into());
         }
     }
@@ -175,8 +175,8 @@ fn joined(routing: &Routing, mut all: Vec<(Shard, Fields)>) -> Fields {
     sum
 }
 
-/// Pages of buckets in the order of their values as one: what several shards have for a value is added
-/// up. It ends where the first of them ends that goes on.
+/// Joins pages of buckets, in the order of their values: the numbers of several shards for a value are
+/// added up. The joined page ends at the first end of a page whose list goes on.
 fn added(pages: Vec<(Vec<Value>, Option<String>)>, limit: usize) -> (Vec<Value>, Option<String>) {
     let end = pages.iter().filter_map(|(_, next)| next.clone()).min();
     let mut by_value: BTreeMap<String, Fields> = BTreeMap::new();

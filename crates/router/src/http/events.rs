@@ -49,7 +49,7 @@ pub(super) async fn follow(routing: &Routing, asked: Asked) -> Outcome {
         // Each shard says first where its stream begins.
         None => join_all(begun.iter_mut().map(Source::first_id)).await,
     };
-    // Who sees no event before the stream breaks off knows where it began all the same.
+    // So a client that sees no event before the stream breaks off still knows where it began.
     let is_new = head.header(&LAST_EVENT_ID).is_none_or(str::is_empty)
         && head.params("after").next().is_none();
     let begins = is_new.then(|| Bytes::from(format!("id: {}\n\n", joined(&positions))));
@@ -151,7 +151,7 @@ impl Source {
     }
 
     fn into_stream(self) -> impl Stream<Item = (Shard, Option<Bytes>)> + Unpin {
-        // The end is an item, so that it is noticed which one has ended.
+        // The end is an item, to show which stream has ended.
         let state = (self, false);
         Box::pin(stream::unfold(state, |(mut source, has_ended)| async move {
             if has_ended {
@@ -184,8 +184,8 @@ struct Events<S> {
 }
 
 impl<S: Stream<Item = (Shard, Option<Bytes>)> + Unpin> Events<S> {
-    /// The next block to send. None when all have ended, or one that should not: whoever follows comes
-    /// back, and is told what it has missed.
+    /// The next block to send. None when all streams have ended, or one that should not end: the client
+    /// comes back, and is told what it has missed.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.sources.next().await? {
@@ -200,8 +200,8 @@ impl<S: Stream<Item = (Shard, Option<Bytes>)> + Unpin> Events<S> {
         }
     }
 
-    /// A block with the id of the joined stream, and with its shard in the data. None for comments: those
-    /// of one shard are enough.
+    /// A block with the id of the joined stream, and with its shard in the data. None for comments, except
+    /// those of one shard.
     fn rewritten(&mut self, shard: Shard, block: &[u8]) -> Option<Bytes> {
         let text = std::str::from_utf8(block).ok()?;
         if text.lines().all(|line| line.starts_with(':')) {

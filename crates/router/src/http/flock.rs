@@ -1,7 +1,7 @@
 //! Many jobs in one request: each by the shard of its queue, and the answers in the order of the jobs.
 //!
-//! Each shard gets the whole list, with `null` in the places of the others' jobs: so a job has the same
-//! place for its shard as for the client, which is what idempotency keys and messages are about.
+//! Each shard gets the whole list, with `null` in the places of other shards' jobs: so a job has the same
+//! place for its shard as for the client. Idempotency keys and messages refer to that place.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -22,7 +22,7 @@ use super::shards::{Missed, Refusal, whole};
 use super::submit::{JobSaid, is_elsewhere, not_heard_of, together};
 use crate::{Placement, Shard};
 
-/// As many as one request may have: more are refused by any shard.
+/// The most jobs of one request: any shard refuses more.
 const JOBS_MAX: usize = 1_000;
 
 /// The jobs of a request.
@@ -32,15 +32,15 @@ struct Jobs {
     jobs: Vec<Box<RawValue>>,
 }
 
-/// What a job of a request says of where it belongs.
+/// The fields of a job that say where it belongs.
 struct Entry {
     /// The shards that are offered it, in order.
     shards: Option<Vec<Shard>>,
-    /// What it belongs to and waits for that is there already.
+    /// The numbers of existing jobs and batches that it belongs to or waits for.
     linked: Vec<u64>,
-    /// By what others of the request name it.
+    /// The name by which other jobs of the request refer to it.
     name: Option<String>,
-    /// The names of those of the request that it waits for.
+    /// The names of jobs of the request that it waits for.
     after: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ struct BatchAnswer {
     answers: Vec<Box<RawValue>>,
 }
 
-/// What a shard answers to many.
+/// A shard's answers to a request with many jobs.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Answers {
     pub answers: Vec<Box<RawValue>>,
@@ -91,7 +91,7 @@ pub(super) fn is_refused(answer: &RawValue) -> bool {
     read.is_ok_and(|refused| refused.problem.is_some())
 }
 
-/// The answer about one of many that is refused.
+/// The answer about one of many jobs that is refused.
 pub(super) fn refused(problem: &RawValue) -> Box<RawValue> {
     #[derive(Serialize)]
     struct Refused<'a> {
@@ -115,7 +115,7 @@ fn submitted(raw: &RawValue, placement: &Placement) -> Entry {
     }
 }
 
-/// A job of another server names others by their numbers and times there.
+/// A job of another server refers to others by their numbers and times on that server.
 #[derive(Deserialize)]
 struct Portable {
     id: u64,
@@ -146,15 +146,15 @@ fn imported(raw: &RawValue, placement: &Placement) -> Entry {
 }
 
 impl Entry {
-    /// It is refused, by any shard.
+    /// An entry that any shard refuses.
     fn unknown() -> Entry {
         Entry { shards: None, linked: Vec::new(), name: None, after: Vec::new() }
     }
 }
 
-/// What many came to.
+/// The answer to a request with many jobs.
 enum Joined {
-    /// All went to one shard, or none was taken.
+    /// One shard's answer: all went to one shard, or none was taken.
     Passed(Response),
     Answers(Vec<Box<RawValue>>),
 }
@@ -172,7 +172,7 @@ async fn many(
     };
     for offer in plan.iter_mut().flatten() {
         offer.shards = named_of(&head, std::mem::take(&mut offer.shards))?;
-        // Who names a shard knows of shards.
+        // A client that names a shard can be told of shards.
         offer.is_bound |= head.shard.is_some();
     }
     if let Some(shard) = only_shard(&plan) {
@@ -183,7 +183,7 @@ async fn many(
     offer_all(routing, &head, &jobs, plan).await.map(Joined::Answers)
 }
 
-/// The shard that gets all of them, if it is one, and they go nowhere else.
+/// The shard that gets all jobs, if they can go to one shard only.
 fn only_shard(plan: &Plan) -> Option<Shard> {
     let mut shards = plan.iter().map(|offer| match offer.as_ref().map(|it| &it.shards[..]) {
         Ok([only]) => Some(*only),
@@ -200,7 +200,7 @@ async fn passed(answer: Response, shard: Shard, plan: &Plan) -> Result<Joined, R
     }
     let (parts, body) = answer.into_parts();
     let body = whole(body, shard).await?;
-    // Answers say nothing of their jobs' contents: these words are hardly ever there.
+    // Answers do not repeat their jobs' contents, so the code is hardly ever found elsewhere.
     if memmem::find(&body, Code::SeveralShards.as_str().as_bytes()).is_some()
         && let Some(Answers { answers }) = said(&body)
     {
@@ -212,8 +212,8 @@ async fn passed(answer: Response, shard: Shard, plan: &Plan) -> Result<Joined, R
     Ok(Joined::Passed(Response::from_parts(parts, Body::from(body))))
 }
 
-/// What is answered about a job when its shards were all asked: that its queue is on none of them is news to this
-/// node, unless the job can be nowhere else.
+/// The answer about a job whose shards were all asked. If all say that the queue is elsewhere, it has moved and
+/// this node has not heard of it: then the client is to ask again, unless the job can be nowhere else.
 fn ask_again_if_elsewhere(answer: Box<RawValue>, offer: Option<&Offer>) -> Box<RawValue> {
     #[derive(Deserialize)]
     struct Refused<'a> {
@@ -228,8 +228,8 @@ fn ask_again_if_elsewhere(answer: Box<RawValue>, offer: Option<&Offer>) -> Box<R
     }
 }
 
-/// Offers each job to its shards, one after the other: what the first ones refuse, as its queue is on its way
-/// to another shard, is taken by the next.
+/// Offers each job to its shards, one after the other: if a shard refuses a job because its queue is moving to
+/// another shard, the next one is offered it.
 async fn offer_all(
     routing: &Routing,
     head: &Head,
@@ -274,7 +274,8 @@ async fn offer_all(
 struct Offer {
     /// To one after the other.
     shards: Vec<Shard>,
-    /// It can be nowhere else: what it belongs to or waits for is there, or its request names the shard.
+    /// Whether it can be nowhere else: a job or batch that it is linked to is there, or its request names
+    /// the shard.
     is_bound: bool,
 }
 
@@ -308,7 +309,7 @@ fn places(entries: &[Entry], placement: &Placement) -> Result<Plan, Problem> {
             return Err(Problem::bad_field(detail));
         }
     }
-    // Those of no queue are refused by whichever shard has others.
+    // Jobs without a queue are refused by a shard that gets other jobs.
     let any = entries.iter().find_map(|entry| entry.shards.clone());
     let any = any.unwrap_or_else(|| vec![Shard::FIRST]);
     let place = |entry: &Entry| {
@@ -335,7 +336,7 @@ fn places(entries: &[Entry], placement: &Placement) -> Result<Plan, Problem> {
     Ok(entries.iter().map(place).collect())
 }
 
-/// The shard that takes jobs of the queue that these are all the shards of.
+/// Of all the shards of a queue, the one that takes its jobs.
 fn last(shards: &[Shard]) -> Shard {
     shards.last().copied().unwrap_or(Shard::FIRST)
 }
@@ -343,7 +344,7 @@ fn last(shards: &[Shard]) -> Shard {
 /// What a shard says to its part.
 enum Part {
     Answers(Vec<Box<RawValue>>),
-    /// It has taken none, and why: as the answer to all, and as that about one of them.
+    /// It has taken none: the reason, as the answer to the whole request and as the answer about one job.
     None(Refusal, Box<RawValue>),
 }
 
@@ -408,7 +409,7 @@ pub(super) async fn answers(
     answers.ok_or_else(|| Missed::BrokeOff(shard).into())
 }
 
-/// What the shards of a round say of each job that they were offered; and why none was taken, if it is so.
+/// The answers of a round's shards about each job that they were offered, and the refusal if no shard took any.
 fn join(
     parts: Vec<(Shard, Part)>,
     round: &[Option<Shard>],

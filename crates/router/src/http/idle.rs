@@ -18,8 +18,8 @@ const OF_ALL_MAX: usize = 1024;
 /// An idle connection is closed after this time, long before a door closes it.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Whose connection it is. A door knows a client by its connection: by the address, the certificate, and what
-/// it looks at pages with. So nobody else's request goes over it.
+/// The client and shard of a connection. A door identifies a client by its connection: by the address, the
+/// certificate, and the token with which it looks at pages. So no other client's request goes over it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Whose {
     shard: Shard,
@@ -49,7 +49,7 @@ struct Kept {
 }
 
 impl Idle {
-    /// One of this client's, for a request.
+    /// Takes an idle connection of this client, for a request.
     pub fn take(&self, whose: &Whose) -> Option<Line> {
         let mut kept = self.0.lock();
         let lines = kept.lines.get_mut(whose)?;
@@ -65,7 +65,7 @@ impl Idle {
         found
     }
 
-    /// Keeps one for the client's next request, unless there are enough.
+    /// Keeps a connection for the client's next request, unless there are enough.
     pub fn put(&self, whose: &Whose, line: Line) {
         if line.has_ended() {
             return;
@@ -104,7 +104,7 @@ async fn sweep(kept: Weak<Mutex<Kept>>) {
     }
 }
 
-/// When the task ends, also with its thread, another one begins with the next connection that is kept.
+/// Notes the end of the task, also if its thread ends: the next connection that is kept starts another.
 struct Swept(Weak<Mutex<Kept>>);
 
 impl Drop for Swept {

@@ -14,7 +14,7 @@ use super::router::{Outcome, Routing, json, whole_if_ok};
 use super::shards::{Missed, Refusal};
 use crate::Shard;
 
-/// What a list is asked for. Where it is something else, each shard refuses it.
+/// The parameters of a list. Shards refuse any that cannot be read here.
 #[derive(Default, Deserialize)]
 struct Wanted {
     limit: Option<u64>,
@@ -25,8 +25,8 @@ struct Listed {
     jobs: Vec<Box<RawValue>>,
 }
 
-/// Jobs in the order of their numbers, which is that of the shards: of one after the other, as many as are
-/// wanted.
+/// Jobs in the order of their numbers, which is the order of the shards: one shard after the other is asked,
+/// until there are as many as are wanted.
 pub(super) async fn list(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let wanted: Wanted = said(&bytes).unwrap_or_default();
@@ -57,8 +57,7 @@ async fn listed(
     Ok(listed.jobs)
 }
 
-/// The first shard's job that matches, of all shards in random order: so that no shard's jobs are always the
-/// last.
+/// The first job that matches, of all shards in random order: so that no shard's jobs always come last.
 pub(super) async fn poll(routing: &Routing, asked: Asked) -> Outcome {
     let (head, bytes) = asked.read(routing.limits).await?;
     let random = RandomState::new();

@@ -1,8 +1,8 @@
 //! Jobs for workers, from whichever of their queues' shards has one.
 //!
-//! Each shard is asked without waiting, in random order: the first that has a job is the answer. If none
-//! has, all are asked at once to wait, and whichever is first wins. What another one gives all the same
-//! is given back.
+//! Each shard is asked without waiting, in random order: the first one with a job gives the answer. If none
+//! has a job, all are asked at once to wait, and the first answer wins. A job that another shard gives all
+//! the same is given back.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -31,10 +31,10 @@ use crate::{Placement, Shard};
 
 /// As the API: no further job is leased once answers have so many bytes together.
 const MANY_BYTES_MAX: usize = 1024 * 1024;
-/// What the API takes of a wait; a longer one is refused by any shard.
+/// The longest wait that the API takes; any shard refuses a longer one.
 const WAIT_S_MAX: u64 = 300;
 
-/// What a worker's request says of where its jobs are.
+/// The fields of a worker's request that say where its jobs are.
 #[derive(Deserialize)]
 pub(super) struct LeaseSaid {
     #[serde(default)]
@@ -71,7 +71,7 @@ pub(super) enum Where {
     Several(Box<Wanted>),
 }
 
-/// Two are the same if the same shards are asked: of one request.
+/// Compares two readings of the same request: they are equal if the same shards are asked for the same queues.
 impl PartialEq for Wanted {
     fn eq(&self, other: &Wanted) -> bool {
         self.by_shard == other.by_shard
@@ -79,11 +79,11 @@ impl PartialEq for Wanted {
 }
 
 impl LeaseSaid {
-    /// Which shards are asked; `raw` is all that was said.
+    /// Which shards are asked; `raw` is the whole body.
     pub fn place(self, raw: &[u8], placement: &Placement) -> Where {
         let LeaseSaid { queues, queues_base64, wait_s, count } = self;
         let mut by_shard = BTreeMap::<Shard, Named>::new();
-        // What a shard would refuse goes to one shard whole.
+        // A request that a shard would refuse goes whole to one shard.
         let fits = match (queues.len(), queues_base64.len()) {
             (one, 0) | (0, one) => one <= 1024,
             (one, other) => one.max(other) <= 512,
@@ -167,7 +167,7 @@ pub(super) async fn lease(routing: &Routing, asked: Asked) -> Outcome {
             answer = &mut leased => return answer,
             Ok(()) = changes.changed() => {}
         }
-        // Who waits where its queues no longer are is to ask again: its time is up early.
+        // A worker that waits at shards where its queues no longer are has its wait ended early, to ask again.
         if place_of(routing, &head, &bytes).await != place {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
@@ -246,7 +246,7 @@ async fn one(
     }
 }
 
-/// Waits at all shards at once. The others hear that nobody waits any more.
+/// Waits at all shards at once. After the first answer, the waits at the others are ended.
 async fn first_that_comes(
     routing: &Routing,
     head: &Arc<Head>,
@@ -273,7 +273,7 @@ async fn first_that_comes(
     Ok(None)
 }
 
-/// Jobs of several shards: as many as are ready, and only the first is waited for.
+/// Jobs of several shards: as many as are ready. If none is, waits for the first.
 pub(super) async fn many(
     routing: &Routing,
     head: &Arc<Head>,
@@ -291,7 +291,7 @@ pub(super) async fn many(
             Ok(answer) => all.take(answer, *shard).await,
             Err(missed) => Err(missed.into()),
         };
-        // Whoever has some jobs already can ask again, and is told then.
+        // A worker that gets some jobs can ask again for more, and learns then of the refusal.
         if let Err(refusal) = taken {
             missed.get_or_insert(refusal);
         }

@@ -57,13 +57,13 @@ impl Line {
 pub(super) struct Speech(Arc<Mutex<Option<OwnedWriteHalf>>>);
 
 impl Speech {
-    /// Sends nothing more. The shard's door sees that as a client that hangs up; what it had answered
-    /// before is still received.
+    /// Sends nothing more. To the shard's door this is a client that hangs up; what it had answered before
+    /// is still received.
     pub fn end(&self) {
         drop(self.0.lock().take());
     }
 
-    /// The door has said nothing, and has not closed it, as of now: hyper may hear of that a moment later.
+    /// Whether the door has neither sent anything nor closed the line: hyper may notice that a moment later.
     fn is_quiet(&self) -> bool {
         let half = self.0.lock();
         let stream: Option<&TcpStream> = half.as_ref().map(AsRef::as_ref);
@@ -73,8 +73,8 @@ impl Speech {
         })
     }
 
-    /// Writes as much as goes. A door may answer before it has read all, and close: what it does not want
-    /// any more is thrown away, so that its answer is read. Whether there is one, the other side tells.
+    /// Writes as much as goes. A door may answer and close before it has read everything: then the rest is
+    /// thrown away, so that the answer is read. The reading side tells whether there is an answer.
     fn poll_write(
         &self,
         len: usize,

@@ -1,8 +1,8 @@
 //! Lists of all shards as one, a page at a time.
 //!
-//! Each shard is asked for as many as the page is to have, and the pages are merged in the order of the
-//! list. A page ends where a shard that has more has nothing left of what it sent: what comes next is
-//! not known then.
+//! Each shard is asked for as many entries as the page is to have, and the answers are merged in the order of
+//! the list. The page ends when the entries of a shard that has more are used up, because then the next entry
+//! is not known.
 
 use std::cmp::Ordering;
 
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Workers,
 }
 
-/// Joins a list of all shards; one that is about one shard only is that shard's.
+/// Joins the lists of all shards; a list that is about one shard only is answered by that shard.
 pub(super) async fn list(routing: &Routing, kind: Kind, asked: Asked) -> Outcome {
     if let Some(shard) = only(&asked.head, kind, &routing.placement) {
         return routing.pass(asked, shard).await;
@@ -48,7 +48,7 @@ pub(super) async fn list(routing: &Routing, kind: Kind, asked: Asked) -> Outcome
     }
 }
 
-/// The shard that a list is about by its filter.
+/// The only shard that a list can be about, if its filter says so.
 fn only(head: &Head, kind: Kind, placement: &Placement) -> Option<Shard> {
     let text = |name| {
         let value = head.params(name).next();
@@ -65,7 +65,7 @@ fn only(head: &Head, kind: Kind, placement: &Placement) -> Option<Shard> {
     }
 }
 
-/// The shard that jobs are on that a filter means.
+/// The only shard that can have the jobs of a filter.
 pub(super) fn shard_of_jobs(
     placement: &Placement,
     queue: Option<&[u8]>,
@@ -84,7 +84,7 @@ pub(super) fn shard_of_jobs(
 }
 
 impl Kind {
-    /// What its pages call the list.
+    /// The name of the list in its pages.
     fn items(self) -> &'static str {
         match self {
             Kind::Jobs | Kind::Export => "jobs",
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// How long a page is that says nothing of it, and the longest.
+    /// The default length of a page, and the longest.
     fn limits(self) -> (usize, usize) {
         match self {
             Kind::Jobs => (50, 1_000),
@@ -106,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// Whether an entry is without its shard not to be told from one of another.
+    /// Whether an entry needs its shard named, to be told from an entry of another shard.
     fn says_shard(self) -> bool {
         self == Kind::Audit
     }
@@ -114,7 +114,7 @@ impl Kind {
     /// The shard's own cursor before an entry that is not shown yet.
     fn before(self, id: u64, descends: bool) -> u64 {
         match descends {
-            // These go on below a number.
+            // Descending lists go on below a number.
             true => id + 1,
             false => id,
         }
@@ -175,7 +175,7 @@ impl Joined {
     }
 }
 
-/// The `limit` of a request. One that is none is that of a single server, which then refuses it.
+/// The `limit` of a request. An invalid one counts as the default; the shards then refuse it.
 fn limit(head: &Head, kind: Kind) -> usize {
     let (usual, most) = kind.limits();
     let given = head.params("limit").next();
@@ -350,7 +350,7 @@ struct Named {
     name_base64: Option<String>,
 }
 
-/// Lists in the order of names, which go on behind a name: the same on each shard.
+/// Lists in the order of names, which go on behind a name: the cursor is the same for each shard.
 async fn by_name(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
     let answers = routing.gather(head, |_| head.query.clone()).await?;
     let mut named = Vec::new();
@@ -367,7 +367,7 @@ async fn by_name(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
     }
     named.sort_by(|(one, _), (other, _)| one.cmp(other));
     let limit = limit(head, kind);
-    // Those of one name on several shards are not parted.
+    // Entries of several shards with one name stay on one page.
     let last = named.get(limit.saturating_sub(1)).map(|(name, _)| name.clone());
     let end = last.map_or(named.len(), |last| named.partition_point(|(name, _)| *name <= last));
     is_more |= end < named.len();
@@ -396,8 +396,8 @@ async fn by_name(routing: &Routing, head: &Head, kind: Kind) -> Outcome {
     Ok(json(written(&joined.0)))
 }
 
-/// What two shards say of one queue that is on its way between them: its numbers added up, and of all else
-/// what the first says.
+/// Joins the answers of two shards about a queue that is moving between them: numbers are added up, everything
+/// else is taken from the first.
 pub(super) fn one_queue(first: &RawValue, other: &RawValue) -> Box<RawValue> {
     type Fields = serde_json::Map<String, Value>;
     let read = |raw: &RawValue| serde_json::from_str::<Fields>(raw.get()).unwrap_or_default();

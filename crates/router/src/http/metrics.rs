@@ -13,8 +13,8 @@ use crate::Shard;
 /// The end of a page in OpenMetrics.
 const END: &str = "# EOF";
 
-/// `GET /metrics`: each sample with its shard. What a shard that cannot be reached would say is not there,
-/// and `spindle_shard_up` says so.
+/// `GET /metrics`: each sample with its shard. The samples of a shard that cannot be reached are missing, and
+/// `spindle_shard_up` says so.
 pub(super) async fn metrics(routing: &Routing, head: &Head) -> Outcome {
     let asked = routing.placement.shards().map(|shard| async move {
         let request = head.with_query(&head.query);
@@ -44,7 +44,7 @@ pub(super) async fn metrics(routing: &Routing, head: &Head) -> Outcome {
     Ok(([(header::CONTENT_TYPE, kind)], families.written()).into_response())
 }
 
-/// Metrics by their names: what describes them once, and the samples of all shards.
+/// Metrics by their names: each with its description, once, and the samples of all shards.
 #[derive(Default)]
 struct Families {
     by_name: IndexMap<String, Family>,

@@ -12,8 +12,8 @@
 //! - `lease.rs`, `reports.rs`, `take_back.rs`: what workers do. A lease that reaches nobody goes back.
 //! - `lists.rs`, `cursor.rs`, `constraints.rs`, `sums.rs`, `metrics.rs`, `events.rs`: answers of all shards as one.
 //!
-//! What the router cannot read, it sends to a shard as it is, which says what is wrong with it in the
-//! words of its door.
+//! The router sends a request that it cannot read to a shard as it is, and the shard's door says what is
+//! wrong with it.
 
 mod asked;
 mod bulk;

@@ -15,13 +15,13 @@ use crate::{Placement, Shard};
 pub(super) enum Place {
     /// On this shard, or nowhere.
     On(Shard),
-    /// Its name does not say it.
+    /// Its name does not say where.
     Somewhere,
 }
 
 impl Placement {
-    /// Where the job or batch with this number is. A number of no shard is that of no job: any shard
-    /// can say so.
+    /// Where the job or batch with this number is. A number that belongs to no shard is that of no job:
+    /// any shard can say so.
     pub(super) fn of_id(&self, id: u64) -> Shard {
         let shard = Shard::of_job(JobId(id));
         if self.has(shard) { shard } else { Shard::FIRST }
@@ -36,7 +36,7 @@ impl Placement {
         match (id.or_else(|| address::foreign_job(&uuid?)), uuid) {
             (Some(id), _) => Place::On(self.of_id(id.0)),
             (None, Some(_)) => Place::Somewhere,
-            // It is no name: any shard says so.
+            // It is no valid name: any shard says so.
             (None, None) => Place::On(Shard::FIRST),
         }
     }
@@ -59,7 +59,7 @@ impl Placement {
     }
 }
 
-/// The queue that a body names. Of the rest of the body nothing is asked.
+/// The queue that a body names. The rest of the body is not looked at.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct QueueNamed {
@@ -68,7 +68,7 @@ pub(super) struct QueueNamed {
 }
 
 impl QueueNamed {
-    /// Where it is; none if none is named, or in a way that no shard takes.
+    /// Where it is; none if no queue is named, or in a way that no shard takes.
     pub fn shard(&self, placement: &Placement) -> Option<Shard> {
         let name = queue_of(self.queue.as_deref(), self.queue_base64.as_deref())?;
         Some(placement.of(&name))
@@ -87,8 +87,8 @@ pub(super) fn queue_of(text: Option<&str>, base64: Option<&str>) -> Option<Vec<u
     }
 }
 
-/// What a JSON object says of what `T` wants to know. What cannot be read is nothing: it goes to a
-/// shard as it is, which reads more of it and says what is wrong.
+/// Reads the fields of `T` from a JSON object. None if that fails: then the request goes to a shard as it
+/// is, which reads more of it and says what is wrong.
 pub(super) fn said<T: DeserializeOwned>(raw: &[u8]) -> Option<T> {
     // A list would be taken for the fields in their order.
     let is_object = raw.trim_ascii_start().starts_with(b"{");

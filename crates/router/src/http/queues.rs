@@ -1,4 +1,4 @@
-//! What is asked about one queue: also while it is on its way between shards.
+//! Requests about one queue, also while it is moving between shards.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
@@ -14,7 +14,7 @@ use super::shards::{Refusal, whole};
 use super::submit::offer;
 use crate::Shard;
 
-/// The routes of a queue in the path. `shards` are those that may have jobs of it; that which takes its jobs
+/// The routes of a queue in the path. `shards` are those that may have jobs of it; the one that takes its jobs
 /// comes last.
 pub(super) async fn queue(routing: &Routing, asked: Asked, shards: Vec<Shard>) -> Outcome {
     let shards = named_of(&asked.head, shards)?;
@@ -40,8 +40,8 @@ pub(super) async fn queue(routing: &Routing, asked: Asked, shards: Vec<Shard>) -
     joined(answers).await
 }
 
-/// What all shards say, that which takes its jobs first. One that does not know the queue counts only if none
-/// does.
+/// The answers of all shards; the shard that takes the queue's jobs comes first. The answer of a shard that does
+/// not know the queue counts only if no shard knows it.
 async fn ask_all(
     routing: &Routing,
     head: &Head,
@@ -62,8 +62,8 @@ async fn ask_all(
     Ok(known)
 }
 
-/// Has all shards do the same, that which takes its jobs first. What the request says about what must be there is
-/// asked of that one only.
+/// Has all shards do the same, beginning with the shard that takes the queue's jobs. The request's conditions are
+/// sent to that shard only.
 async fn change_all(
     routing: &Routing,
     head: &Head,

@@ -20,7 +20,7 @@ use super::shards::{Missed, Refusal};
 use super::take_back::{Asker, Guard, guarded};
 use crate::{Placement, Shard};
 
-/// As many as one request may have: more are refused by any shard.
+/// The most reports of one request: any shard refuses more.
 const LEASES_MAX: usize = 100;
 
 /// The reports of a worker.
@@ -38,7 +38,7 @@ struct ReportSaid {
     lease_token: String,
 }
 
-/// What is to be done where.
+/// Which shard gets which reports, and where to lease the next jobs.
 struct Plan {
     /// The places of the reports that a shard gets.
     places: BTreeMap<Shard, Vec<usize>>,
@@ -106,7 +106,7 @@ pub(super) async fn reports(routing: &Routing, asked: Asked) -> Outcome {
     drop(bytes);
     let answers = reported(routing, &head, &plan).await?;
     let refused = answers.iter().filter(|answer| is_refused(answer)).count();
-    // Behind the reports: a worker that ends its jobs makes room for these.
+    // After the reports, because they make room for further jobs.
     let (lease, guards) = match plan.next {
         None => (None, Vec::new()),
         Some(next) => next_jobs(routing, &head, next, plan.reports.lease).await,

@@ -80,7 +80,7 @@ impl Routing {
         let placement = &self.placement;
         let named = asked.head.shard;
         match rule {
-            // Whatever brings something into a queue, or leases: the queue's shard is looked at, too.
+            // Requests that bring something into a queue, or lease: the queue's shard is checked, too.
             Rule::Submit => submit::one(self, asked).await,
             Rule::OpenBatch => submit::batch(self, asked).await,
             Rule::JobEdit => submit::edit(self, segment, asked).await,
@@ -146,7 +146,7 @@ impl Routing {
         Ok(self.shards.send(shard, &head.peer, head.with_bytes(bytes)).await?)
     }
 
-    /// Asks one shard after the other, until one does not say that it is not there.
+    /// Asks one shard after the other, until one gives another answer than "not found".
     async fn find(&self, asked: Asked) -> Outcome {
         let (head, bytes) = asked.read(self.limits).await?;
         self.find_read(&head, bytes).await
@@ -175,17 +175,17 @@ impl Routing {
             }
         }
         match (missed, absent) {
-            // It may be there.
+            // What is asked for may be on the shard that was not reached.
             (Some(missed), _) => Err(missed.into()),
             (None, Some(absent)) => Ok(absent),
             (None, None) => Err(Problem::new(Code::NotFound, "there are no shards").into()),
         }
     }
 
-    /// Has all shards do the same, and returns their answers, at least one: the first is the answer, and
-    /// the others did it, too, if it says so. What the request says about what must be there is asked of
-    /// the first shard. What a removal does not find on one shard may be on another, if an earlier request
-    /// did not come to its end.
+    /// Has all shards do the same, and returns their answers, at least one. The first is the answer to the
+    /// client; if it is a success, all shards did it. The request's conditions are sent to the first shard
+    /// only. A removal that finds nothing on one shard goes on with the others, since an earlier removal may
+    /// not have reached all of them.
     pub async fn every(&self, asked: Asked) -> Result<Vec<(Shard, Response)>, Refusal> {
         let (head, bytes) = asked.read(self.limits).await?;
         let is_gone = |answer: &Response| {
@@ -206,13 +206,13 @@ impl Routing {
             }
             done.push((shard, answer));
         }
-        // Whoever did remove it says so.
+        // If any shard did remove it, its answer comes first.
         done.sort_by_key(|(_, answer)| is_gone(answer));
         Ok(done)
     }
 
-    /// The answers of all shards to a request without a body, each with its own query; all of them, or
-    /// the first that is none.
+    /// The answers of all shards to a request without a body, each with its own query: all of them, or
+    /// the first failure.
     pub async fn gather(
         &self,
         head: &Head,
@@ -234,7 +234,7 @@ impl Routing {
     }
 }
 
-/// An answer's body; another answer than 200 is that to the whole request.
+/// An answer's body. An answer other than 200 becomes the answer to the whole request.
 pub(super) async fn whole_if_ok(
     answer: axum::http::Response<Body>,
     shard: Shard,
@@ -250,8 +250,8 @@ pub(super) fn check_named(head: &Head, shard: Shard) -> Result<(), Refusal> {
     named_of(head, vec![shard]).map(drop)
 }
 
-/// Of the shards of a request's queue the one that the request names, or all. One that names another is
-/// refused.
+/// Of the shards of a request's queue, the one that the request names, or all. A request that names another
+/// shard is refused.
 pub(super) fn named_of(head: &Head, shards: Vec<Shard>) -> Result<Vec<Shard>, Refusal> {
     match head.shard {
         None => Ok(shards),
@@ -265,7 +265,7 @@ pub(super) fn named_of(head: &Head, shards: Vec<Shard>) -> Result<Vec<Shard>, Re
     }
 }
 
-/// What only one shard can answer.
+/// The refusal of a request that only one shard can answer, and that names none.
 pub(super) fn name_a_shard(why: &str) -> Problem {
     let detail = format!("{why}: ask one shard, by ?shard= and its number");
     Problem::new(Code::NameAShard, detail)

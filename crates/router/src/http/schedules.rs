@@ -19,7 +19,7 @@ use super::shards::{Missed, Refusal};
 use super::submit::{offer, read};
 use crate::{Placement, Shard};
 
-/// What a schedule says of where its jobs are.
+/// The fields of a schedule that say where its jobs are.
 #[derive(Deserialize)]
 struct ScheduleSaid {
     job: QueueNamed,
@@ -108,7 +108,7 @@ pub(super) async fn apply(routing: &Routing, asked: Asked) -> Outcome {
     Ok(json(written(&all(routing, &head, &bodies).await?)))
 }
 
-/// Each shard's part: also of those that are to have none.
+/// Each shard's part, also for shards that are to have no schedules.
 fn parts<'a>(set: &'a Set, placement: &Placement) -> BTreeMap<Shard, Part<'a>> {
     let none = |shard| (shard, Part { schedules: IndexMap::new() });
     let mut parts: BTreeMap<Shard, Part<'_>> = placement.shards().map(none).collect();
@@ -137,7 +137,7 @@ async fn all(
         all.removed.extend(one.removed);
         all.unchanged += one.unchanged;
     }
-    // One whose jobs are in a queue of another shard now.
+    // A schedule whose jobs now are in a queue of another shard.
     let moved: Vec<String> = all.created.intersection(&all.removed).cloned().collect();
     for name in moved {
         all.created.remove(&name);

@@ -35,7 +35,7 @@ pub(super) struct Shards {
 pub(super) enum Missed {
     /// It has not got the request.
     Unreached(Shard, io::Error),
-    /// The connection ended, and nobody knows what it did.
+    /// The connection ended, and it is not known whether the shard carried out the request.
     BrokeOff(Shard),
     /// The client's body broke off.
     Body(String),
@@ -64,7 +64,7 @@ impl From<Missed> for Problem {
     }
 }
 
-/// Where a request is under way: whoever has this can hang up.
+/// The line that a request is under way on: the holder can hang up.
 pub(super) type Current = Mutex<Option<Speech>>;
 
 impl Shards {
@@ -96,7 +96,7 @@ impl Shards {
             match line.sender.try_send_request(request).await {
                 Ok(response) => return Ok(self.answer(whose, line, response)),
                 Err(mut error) => match error.take_message() {
-                    // The door had closed it: no byte has left.
+                    // The door had closed the line: no byte of the request has left.
                     Some(unsent) => {
                         *current.lock() = None;
                         request = unsent;
@@ -218,7 +218,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, of_connection: &[Header
         header::UPGRADE,
     ];
     for name in HOP_BY_HOP.iter().chain(of_connection) {
-        // These say what the request is, whatever a client calls them.
+        // These belong to the request itself, even if a client lists them in `Connection`.
         if *name != header::HOST && *name != header::CONTENT_LENGTH {
             headers.remove(name);
         }
@@ -230,7 +230,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, of_connection: &[Header
 pub(super) enum Refusal {
     /// It is refused, or a shard is missing.
     Problem(Problem),
-    /// What a shard says to it.
+    /// A shard's answer, which is the answer to the whole request.
     Answer(Box<Response<Body>>),
 }
 

@@ -14,7 +14,7 @@ use super::router::{Outcome, Routing, named_of};
 use super::shards::{Refusal, whole};
 use crate::{Placement, Shard};
 
-/// What a job to submit says of where it belongs. Its types are those of the API or laxer.
+/// The fields of a job that say where it belongs. Their types are those of the API or laxer.
 #[derive(Deserialize)]
 pub(super) struct JobSaid {
     queue: Option<String>,
@@ -33,7 +33,7 @@ impl JobSaid {
         Some(placement.all_of(&name))
     }
 
-    /// The numbers of what it belongs to and waits for.
+    /// The numbers of the batch that it belongs to and of the jobs and batches that it waits for.
     pub fn linked(&self) -> impl Iterator<Item = u64> + '_ {
         self.batch.into_iter().chain(self.after.iter().filter_map(number))
     }
@@ -50,8 +50,8 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
-/// The shards that are offered something: of those of its queue the one that has what it belongs to and waits
-/// for, if it is so bound. Refused is what does not lie together.
+/// The shards that a job or batch is offered: those of its queue or, if it is linked to existing jobs or
+/// batches, the one shard that has these. Refused if they are not on one shard of the queue.
 pub(super) fn together(
     placement: &Placement,
     shards: Vec<Shard>,
@@ -60,7 +60,7 @@ pub(super) fn together(
     let mut bound = shards;
     for id in linked {
         let other = Shard::of_job(JobId(id));
-        // A number of no shard is nowhere: the shard says so.
+        // A number of no shard belongs to nothing: the shard says so.
         if !placement.has(other) {
             continue;
         }
@@ -85,7 +85,7 @@ pub(super) async fn one(routing: &Routing, asked: Asked) -> Outcome {
     send(routing, &head, bytes, shards, job.iter().flat_map(JobSaid::linked)).await
 }
 
-/// What a batch to open says of where it belongs.
+/// The fields of a batch that say where it belongs.
 #[derive(Deserialize)]
 struct BatchSaid {
     queue: Option<String>,
@@ -122,13 +122,13 @@ async fn send(
     let is_bound = !linked.is_empty();
     let shards = together(&routing.placement, shards, linked.into_iter())?;
     match offer(routing, head, &bytes, &shards).await? {
-        // What it belongs to is on the shard that its queue has left.
+        // The batch or job that it is linked to is on the shard that its queue has left.
         Offered::Elsewhere(answer) if is_bound => Ok(answer),
         offered => offered.answer(head),
     }
 }
 
-/// What has become of an offer.
+/// The outcome of an offer.
 pub(super) enum Offered {
     Answered(Response<Body>),
     /// None of the shards that this node takes the queue to be on has it.
@@ -136,7 +136,8 @@ pub(super) enum Offered {
 }
 
 impl Offered {
-    /// The answer, in place of that of a shard which a client has not named and knows nothing of.
+    /// The answer. A client that named no shard knows nothing of shards: it is told to ask again, not that
+    /// the queue is elsewhere.
     pub fn answer(self, head: &Head) -> Outcome {
         match self {
             Self::Answered(answer) => Ok(answer),
@@ -152,8 +153,8 @@ pub(super) fn not_heard_of() -> Problem {
     Problem::new(Code::ShardUnavailable, detail)
 }
 
-/// Offers something to one shard after the other. Who says that the queue is elsewhere has none of its name;
-/// who says anything else has the answer.
+/// Offers a job or batch to one shard after the other. A shard that says that the queue is elsewhere has none
+/// with its name; any other answer is the answer to the client.
 pub(super) async fn offer(
     routing: &Routing,
     head: &Head,

@@ -18,7 +18,7 @@ use super::submit::number;
 use super::table::Sum;
 use crate::Shard;
 
-/// Adds up what all shards say; what is about one queue is that of its shard.
+/// Adds up the numbers of all shards; a request about one queue goes to that queue's shard.
 pub(super) async fn sum(routing: &Routing, sum: Sum, asked: Asked) -> Outcome {
     if let (Sum::History | Sum::Failures, Some(queue)) = (sum, queue_in(&asked.head)) {
         let shard = routing.placement.of(&queue);

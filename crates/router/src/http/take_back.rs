@@ -2,8 +2,8 @@
 //!
 //! A single server undoes a lease whose answer it could not hand to the worker's connection. Here the
 //! shard hands it to the router, which may find that the worker has gone, or that another shard was first.
-//! As long as the shard has not answered, it is hung up on: then nothing was leased. What it has answered
-//! is released, as a worker would do it, with the rights of the client that asked.
+//! If the shard has not answered yet, the router hangs up: then nothing was leased. Jobs that it has answered
+//! with are released, as a worker would do it, with the rights of the client that asked.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::place::said;
 use super::shards::{Current, Missed, Shards, whole};
 use crate::Shard;
 
-/// So long a shard has to see that nobody waits any more, and to take its jobs back.
+/// How long a shard has to notice that nobody waits any more, and to take its jobs back.
 const TAKE_BACK_TIME: Duration = Duration::from_secs(30);
 
 /// Asks a shard for jobs.
@@ -76,7 +76,7 @@ impl Asker {
                 answered
             }
         };
-        // If nobody has it, it is dropped, which takes the jobs back.
+        // If nobody receives the answer, it is dropped, which takes the jobs back.
         drop(sender.send(answered.map(|answer| LeaseBody::guard(answer, self.clone()))));
     }
 
@@ -102,7 +102,7 @@ impl Asker {
     }
 }
 
-/// Spawns what goes on without the client.
+/// Spawns work that goes on without the client.
 fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     // Without a runtime the process ends, and leases run out.
     if let Ok(runtime) = Handle::try_current() {
@@ -135,7 +135,7 @@ fn tokens(bytes: &[u8]) -> Vec<String> {
 /// The body of an answer. If the client's connection takes nothing of it, its jobs go back.
 pub(super) struct LeaseBody {
     body: Option<Body>,
-    /// Who takes them back; none if there are none.
+    /// Takes the jobs back; none if there are no jobs.
     asker: Option<Asker>,
 }
 
@@ -145,7 +145,7 @@ impl LeaseBody {
         answer.map(|body| LeaseBody { body: Some(body), asker: may_lease.then_some(asker) })
     }
 
-    /// Reads it; the jobs in it go back when the guard is dropped, or this is.
+    /// Reads it; the jobs in it go back when the guard or this future is dropped.
     pub async fn read(self) -> Answered<(Bytes, Guard)> {
         let (sender, read) = oneshot::channel();
         tokio::spawn(async move { drop(sender.send(self.read_here().await)) });

@@ -14,13 +14,13 @@ const TIMEOUT: Bytes = Bytes::from_static(b"-TIMEOUT\r\n");
 
 /// Looks for one job on several shards.
 ///
-/// First it asks one shard after the other, beginning with any: who has a job at once has the answer. Then it
-/// waits at all of them for an offer. The first offer is taken, and the client hears of it when that is
-/// certain; all others are passed on.
+/// First it asks one shard after the other, beginning with a random one: a shard that has a job at once gives
+/// the answer. Then it waits at all of them for an offer. The first offer is taken, and the client hears of it
+/// once that is certain; all other offers are declined.
 pub(super) struct Hunt {
     /// The shards and their queues, in the order in which they are asked.
     queues: Vec<(Shard, Vec<Bytes>)>,
-    /// None: later than can be said.
+    /// The end of the wait. None: too late to be expressed.
     until: Option<Instant>,
     stage: Stage,
 }
@@ -78,7 +78,8 @@ impl Hunt {
                 self.stage = Stage::Taking { id: job.id, offer: whole };
                 None
             }
-            // All time out together, but those that stop or may not wait: their clients are to ask again.
+            // All shards time out together, except those that stop or may not wait: then the client is to
+            // ask again.
             (Stage::Waiting, _) => {
                 pass_others(shards);
                 Some(whole)
@@ -88,7 +89,7 @@ impl Hunt {
                 Some(offer.clone())
             }
             (Stage::Taking { .. }, _) => {
-                // It is gone: perhaps another is there.
+                // The job is gone: perhaps there is another one.
                 self.ask(0, shards);
                 None
             }
@@ -97,7 +98,7 @@ impl Hunt {
     }
 
     pub(super) fn end_wait(&mut self, shards: &mut Shards) -> Option<Bytes> {
-        // What is asked or taken just now ends by itself.
+        // Asking and taking end by themselves.
         if !matches!(self.stage, Stage::Waiting) {
             return None;
         }
@@ -105,7 +106,7 @@ impl Hunt {
         Some(TIMEOUT)
     }
 
-    /// Whether one of its queues has another shard by now that is not asked.
+    /// Whether one of its queues now has a shard that is not asked.
     pub(super) fn waits_elsewhere(&self, placement: &Placement) -> bool {
         let is_asked = |shard: Shard, queue: &Bytes| {
             self.queues.iter().any(|(asked, names)| *asked == shard && names.contains(queue))
@@ -140,7 +141,7 @@ impl Hunt {
     }
 }
 
-/// Waits no longer at the shards that have not replied, and wants nothing of what they offer.
+/// Ends the wait at the shards that have not replied, and declines what they offer.
 fn pass_others(shards: &mut Shards) {
     for shard in shards.lines.abandon() {
         shards.lines.ask(shard, &Request::Pass, Whose::Nobody);

@@ -1,4 +1,4 @@
-//! Requests that all shards are asked at once, and whose answer is one of theirs or made of all.
+//! Requests that go to all shards at once, and whose answer is one of theirs or joined from all.
 
 use bytes::{Bytes, BytesMut};
 use spindle_workq::wire::{Presented, Reply, Request, ServerInfo, Uuid, encode};
@@ -10,9 +10,9 @@ use crate::Shard;
 
 /// A request about a job that may be on any shard.
 ///
-/// The shard that did what was asked has the answer, at once. If none did, the one that said most has it:
-/// of `-NOT-FOUND`, `-SERVER-ERROR` (it may be there), `-TIMEOUT` and `-CLIENT-ERROR` (it is there) the last;
-/// of equals the one with the lowest number.
+/// If a shard did what was asked, its answer goes to the client at once. If none did, the answer that says
+/// most does: of `-NOT-FOUND`, `-SERVER-ERROR` (it may be there), `-TIMEOUT` and `-CLIENT-ERROR` (it is there)
+/// the last; of equal ones, that of the shard with the lowest number.
 pub(super) struct Anywhere {
     id: Option<Uuid>,
     pub(super) waits: bool,
@@ -52,7 +52,7 @@ impl Anywhere {
                 shards.known.note(id, shard);
             }
             if self.waits {
-                // Nobody waits for what another may have.
+                // The other shards' answers are not waited for.
                 shards.lines.finish_asked();
             }
             return Some(whole);
@@ -79,8 +79,8 @@ impl Weight {
     }
 }
 
-/// `auth`: all shards hear the token that are talked with, or else one; the others when they are. The first
-/// shard that refuses it has the answer.
+/// `auth`: all shards with an open conversation get the token, or one shard if there is none; the others get it
+/// when their conversation begins. The answer is that of the lowest shard that refuses it.
 pub(super) struct Login {
     left: usize,
     refusal: Option<(Shard, Bytes)>,
@@ -111,8 +111,8 @@ impl Login {
     }
 }
 
-/// `inspect server`: evicted jobs are added up, the oldest start counts, and of clients the most that a
-/// shard has: each of them is one at each shard that it has come to.
+/// `inspect server`: evicted jobs are added up, and the oldest start counts. Clients are the most that one
+/// shard has, because a client counts at each shard that it has come to.
 pub(super) struct Servers {
     left: usize,
     joined: Option<ServerInfo>,

@@ -1,4 +1,4 @@
-//! Where jobs are that a session has had to do with.
+//! Where the jobs are that a session has used.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -7,10 +7,10 @@ use spindle_workq::wire::{Presented, Reply, ReplyKind, Request, Uuid, decode_who
 
 use crate::{Came, Shard, Way, Ways};
 
-/// Whose a reply is.
+/// For whom a reply is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whose {
-    /// It is the answer of this place; what it says of the job.
+    /// It is the answer at this place; with what it says of the job.
     Place(u64, Says),
     /// It is for the request that is alone.
     Task,
@@ -50,10 +50,10 @@ struct Owed {
 struct Line {
     /// Requests that are sent together.
     unsent: BytesMut,
-    /// What has come of replies.
+    /// Bytes of replies that have come.
     input: BytesMut,
     owed: VecDeque<Owed>,
-    /// Nothing more can be said before it has ended.
+    /// Nothing more can be sent before the conversation has ended and begun again.
     is_finished: bool,
 }
 
@@ -61,9 +61,9 @@ struct Line {
 pub(super) struct Lines {
     ways: Box<dyn Ways>,
     open: BTreeMap<Shard, Line>,
-    /// The token that was presented last, known or not: a shard hears it first.
+    /// The token that was presented last, known or not: each conversation begins with it.
     presented: Option<Presented>,
-    /// How much is in `unsent` of all.
+    /// How many bytes all `unsent` have together.
     unsent_bytes: usize,
     /// The line that may have another whole reply in its input.
     heard: Option<Shard>,
@@ -95,7 +95,7 @@ impl Lines {
         }
     }
 
-    /// From now on, shards hear this token first.
+    /// From now on, conversations begin with this token.
     pub(super) fn present(&mut self, token: Presented) {
         self.presented = Some(token);
     }
@@ -123,7 +123,7 @@ impl Lines {
         self.unsent_bytes + self.ways.unsent_bytes()
     }
 
-    /// Says no more to the shards that owe something to the request that is alone: a wait there ends.
+    /// Sends no more to the shards that owe something to the request that is alone: that ends a wait there.
     pub(super) fn finish_asked(&mut self) {
         self.flush();
         for (shard, line) in &mut self.open {
@@ -133,12 +133,12 @@ impl Lines {
         }
     }
 
-    /// Whether some shard can be told nothing before its conversation has ended.
+    /// Whether nothing can be sent to some shard before its conversation has ended.
     pub(super) fn is_finishing(&self) -> bool {
         self.open.values().any(|line| line.is_finished)
     }
 
-    /// What shards still reply to the request that is alone is for nobody. Returns which do.
+    /// Further replies to the request that is alone are for nobody. Returns the shards that still owe one.
     pub(super) fn abandon(&mut self) -> Vec<Shard> {
         let mut shards = Vec::new();
         for (shard, line) in &mut self.open {
@@ -193,7 +193,7 @@ impl Lines {
     fn next_reply(&mut self, shard: Shard) -> Option<Heard> {
         let line = self.open.get_mut(&shard).filter(|line| !line.input.is_empty())?;
         let Some(Owed { kind, .. }) = line.owed.front() else {
-            // It was not asked: it refuses what it has not read, and closes.
+            // The shard was not asked: it refuses without reading, and closes.
             self.forget(shard);
             self.ways.close(Way::to(shard));
             return Some(Heard::Ended);
@@ -201,7 +201,7 @@ impl Lines {
         match decode_whole_reply(*kind, &mut line.input) {
             Ok(Some((reply, whole))) => {
                 if line.input.is_empty() {
-                    // It would keep the memory of the reply.
+                    // The empty buffer would keep the memory of the reply.
                     line.input = BytesMut::new();
                 }
                 let whose = line.owed.pop_front().map_or(Whose::Nobody, |owed| owed.whose);
@@ -228,7 +228,7 @@ impl Line {
     }
 }
 
-/// The line to a shard, on which the token is the first that is said.
+/// The line to a shard; a new one begins with the token.
 fn open_line<'a>(
     open: &'a mut BTreeMap<Shard, Line>,
     unsent_bytes: &mut usize,

@@ -20,13 +20,14 @@ pub(super) struct Position {
 
 /// Lists queues in the order of their names.
 ///
-/// To pass over queues, it asks each shard for the one that stands a *stride* further on. Of the shard whose
-/// one has the lowest name, all up to it are passed over: at most a stride of each shard comes before that.
-/// So to pass over many takes few questions, and none if the list goes on where the last one ended.
+/// To skip queues, it asks each shard for the queue that stands a *stride* further on in that shard's list.
+/// At the shard whose queue has the lowest name, all up to that queue are skipped: at most a stride of each
+/// shard comes before it. So skipping many takes few questions, and none if the list goes on where the last
+/// one ended.
 pub(super) struct Listing {
     limit: u32,
     at: Position,
-    /// How many queues are to be passed over.
+    /// How many queues are to be skipped.
     skip: u64,
     /// None: this is the page itself.
     stride: Option<u64>,
@@ -55,7 +56,7 @@ impl Listing {
         whole: Bytes,
         shards: &mut Shards,
     ) -> Option<Bytes> {
-        // Who may not list queues hears why.
+        // A client that may not list queues gets the reason.
         let Reply::Queues(queues) = reply else { return Some(whole) };
         self.heard.insert(shard, queues);
         self.left = self.left.saturating_sub(1);
@@ -90,7 +91,7 @@ impl Listing {
         }
     }
 
-    /// Passes over a stride of one shard. Returns false if no shard has so many.
+    /// Skips a stride of one shard. Returns false if no shard has so many.
     fn pass_over(&mut self, stride: u64) -> bool {
         let first = |(shard, queues): (&Shard, &Vec<QueueInfo>)| {
             queues.first().map(|queue| (queue.name.clone(), *shard))
@@ -102,7 +103,7 @@ impl Listing {
         true
     }
 
-    /// Joins what the shards show.
+    /// Joins the shards' answers to a page.
     fn page(&mut self, shards: &mut Shards) -> Bytes {
         let heard = std::mem::take(&mut self.heard);
         let of_each = heard

@@ -34,7 +34,7 @@ impl Places {
         }
     }
 
-    /// Puts the answers that have none missing before them.
+    /// Hands out the answers that no missing one stands before.
     pub(super) fn release(&mut self, out: &mut Outbox) {
         while let Some(Some(answer)) = self.answers.front() {
             out.put(|bytes| bytes.extend_from_slice(answer));

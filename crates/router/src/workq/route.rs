@@ -10,13 +10,13 @@ use crate::{Placement, Shard};
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
-    /// To one shard, which answers at once by a word or two: behind others.
+    /// To one shard, which gives a short answer at once: sent behind other requests.
     Stream(Shard),
     /// To one shard, alone.
     One(Shard),
     /// To several shards, alone.
     Several,
-    /// It is a router's own.
+    /// Nowhere: only routers send this request.
     Nowhere,
 }
 
@@ -60,7 +60,7 @@ fn shard_of(id: Uuid, placement: &Placement, known: &Known) -> Option<Shard> {
     if !id.is_foreign() {
         return known.shard_of(id);
     }
-    // Of an id that is no job's, any shard says so.
+    // An id of no job: any shard says so.
     let made_on = foreign_job(id.as_bytes()).map(Shard::of_job);
     Some(made_on.filter(|shard| placement.has(*shard)).unwrap_or(Shard::FIRST))
 }
@@ -90,7 +90,7 @@ pub(super) fn waits(request: &Request) -> bool {
     }
 }
 
-/// The same request of a client that waits for nothing.
+/// The same request without a wait.
 pub(super) fn without_wait(mut request: Request) -> Request {
     match &mut request {
         Request::Lease { wait_timeout_ms, .. } | Request::Result { wait_timeout_ms, .. } => {

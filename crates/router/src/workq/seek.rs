@@ -1,4 +1,4 @@
-//! A job for a queue that is on its way between shards.
+//! A new job for a queue that is moving between shards.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ pub(super) fn says_elsewhere(reply: &Reply) -> bool {
     matches!(reply, Reply::ClientError(text) if says_other_shard(text))
 }
 
-/// Offers a job to one shard after the other. Who says that the queue is elsewhere has no job with its UUID;
-/// who says anything else has the answer.
+/// Offers a job to one shard after the other. A shard that says that the queue is elsewhere has no job with its
+/// UUID; any other reply is the answer.
 pub(super) struct Seek {
     request: Request,
     says: Says,
@@ -51,7 +51,7 @@ impl Seek {
         matches!(self.request, Request::Run(_))
     }
 
-    /// The client waits no longer: the shards that are still to be asked are told so.
+    /// The client waits no longer: shards asked from now on get the request without a wait.
     pub(super) fn end_wait(&mut self, shards: &mut Shards) {
         self.request = without_wait(self.request.clone());
         if self.is_run() {

@@ -14,11 +14,11 @@ use super::seek::says_elsewhere;
 use super::task::{Shards, Task, note};
 use crate::{Placement, Shard, Wake, Ways};
 
-/// Answers in the outbox above which nothing more is received or asked until the client has read some.
+/// Bytes in the outbox above which nothing more is received or asked until the client has read some.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Requests that have not left, above which no more are taken.
+/// Bytes of unsent requests above which no more requests are taken.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
-/// Answers that are owed, above which no more requests are taken.
+/// The number of owed answers at which no more requests are taken.
 const OWED_MAX: usize = 1024;
 
 /// A connection of a Workq client that has come to the router.
@@ -38,9 +38,9 @@ pub(super) struct WorkqSession {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// What is owed is still answered, then the connection closes.
+    /// Owed answers are still given, then the connection closes.
     Closing,
-    /// A shard was lost that owed something: the client hears no more.
+    /// A shard that owed something was lost: the client gets no more answers.
     Lost,
 }
 
@@ -76,7 +76,7 @@ impl WorkqSession {
             if is_used_up || flow != Flow::Continue || out.pending_bytes() > ANSWER_BYTES_MAX {
                 return flow;
             }
-            // What held it has left meanwhile.
+            // What kept requests back has left in the meantime.
         }
     }
 
@@ -105,7 +105,7 @@ impl WorkqSession {
         self.stage == Stage::Open && !self.is_held() && out.pending_bytes() <= ANSWER_BYTES_MAX
     }
 
-    /// Whether shards have to say something before another request may be taken.
+    /// Whether another request has to wait for shards.
     fn is_held(&self) -> bool {
         self.task.is_some()
             || self.next.is_some()
@@ -114,7 +114,7 @@ impl WorkqSession {
             || self.shards.lines.is_finishing()
     }
 
-    /// What the reactor is to do. What was asked is sent.
+    /// Sends what was asked. Returns what the reactor is to do.
     fn flow(&mut self, out: &mut Outbox) -> Flow {
         self.places.release(out);
         self.shards.lines.flush();
@@ -123,7 +123,7 @@ impl WorkqSession {
             Stage::Lost => Flow::Close,
             Stage::Closing if !is_owed => Flow::Close,
             Stage::Closing => Flow::Wait,
-            // Else the end of the input would be the end of the connection.
+            // Otherwise the end of the input would end the connection.
             Stage::Open if is_owed && self.shards.ended => Flow::Wait,
             Stage::Open if self.is_held() => Flow::Wait,
             Stage::Open => Flow::Continue,
@@ -157,7 +157,7 @@ impl WorkqSession {
             && self.stage == Stage::Open;
         let Some(request) = self.next.take_if(|_| is_alone) else { return };
         let request = if self.shards.ended { without_wait(request) } else { request };
-        // It may be known meanwhile where its job is.
+        // By now it may be known where the request's job is.
         match route(&request, &self.shards.placement, &self.shards.known) {
             Route::Stream(shard) | Route::One(shard) => {
                 self.task = Some(Task::at(shard, &request, &mut self.shards));
@@ -175,8 +175,8 @@ impl WorkqSession {
             }
             let Some(heard) = self.shards.lines.receive() else { return };
             match heard {
-                // The shard knows of a move that this node has not heard of yet, as one that was stopped for a
-                // while. To the client it is as if the shard had gone: it asks again.
+                // The shard knows of a move that this node has not heard of yet, perhaps because the node was
+                // stopped for a while. To the client it is as if the shard had gone: it asks again.
                 Heard::Reply { whose: Whose::Place(..), reply, .. } if says_elsewhere(&reply) => {
                     self.lose(out);
                 }
@@ -202,7 +202,7 @@ impl WorkqSession {
         }
     }
 
-    /// The request that is alone has its answer, if it has one.
+    /// Ends the request that is alone, if its answer is there.
     fn end_task(&mut self, answer: Option<Bytes>, out: &mut Outbox) {
         if let Some(answer) = answer {
             self.task = None;
@@ -211,7 +211,7 @@ impl WorkqSession {
         }
     }
 
-    /// Answers that will not come are not made up: the client hears those before them.
+    /// Ends the connection because answers will not come: the client still gets the answers before them.
     fn lose(&mut self, out: &mut Outbox) {
         self.places.release(out);
         self.stage = Stage::Lost;
@@ -219,7 +219,7 @@ impl WorkqSession {
         self.shards.lines.close();
     }
 
-    /// A worker that waits where its queues no longer are is to ask again: its time is up early.
+    /// Ends the wait of a worker at shards where its queues no longer are, so that it asks again.
     fn follow_moves(&mut self, out: &mut Outbox) {
         let version = self.shards.placement.version();
         if std::mem::replace(&mut self.placed, version) != version
@@ -244,7 +244,7 @@ impl Shards {
         self.random.random_range(0..count.max(1))
     }
 
-    /// Any shard.
+    /// A random shard.
     pub(super) fn any_shard(&mut self) -> Option<Shard> {
         let count = self.placement.shards().count();
         let at = self.draw(count);

@@ -22,12 +22,12 @@ pub(super) struct Shards {
     pub(super) listed: Option<Position>,
     /// The client waits for nothing any longer.
     pub(super) ended: bool,
-    /// What is drawn by lot comes from here.
+    /// The source of random choices.
     pub(super) random: SmallRng,
 }
 
 /// A request that is alone. Each of its steps returns the answer to the client once there is one; then the
-/// task is over, and what shards still owe to it is nobody's.
+/// task is over, and further replies to it are for nobody.
 pub(super) enum Task {
     One(One),
     Anywhere(Anywhere),
@@ -112,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Whether it waits for a job at shards that are not all that may have one, since a queue has moved.
+    /// Whether it waits for a job, but not at all shards that may have one, because a queue has moved.
     pub(super) fn waits_elsewhere(&self, placement: &Placement) -> bool {
         match self {
             Task::One(one) => {
@@ -150,7 +150,7 @@ impl One {
     }
 }
 
-/// Remembers what a reply says of where a job is.
+/// Remembers where a job is, if a reply says so.
 pub(super) fn note(says: Says, shard: Shard, reply: &Reply, known: &mut Known) {
     match (reply, says) {
         (Reply::Ok, Says::IsNew(id)) => known.note(id, shard),

@@ -1,4 +1,4 @@
-//! A session whose ways the tests play.
+//! A session whose shards are played by the tests.
 
 mod moves;
 
@@ -16,7 +16,7 @@ use crate::{Came, Placement, Shard, Wake, Way, Ways};
 
 const SHARDS: u8 = 3;
 
-/// What the ways were told, and what they will bring.
+/// What was sent on the ways, and what will come on them.
 #[derive(Default)]
 struct Played {
     /// By shard.
@@ -25,7 +25,7 @@ struct Played {
     finished: Vec<Shard>,
     closed: Vec<Shard>,
     unsent: usize,
-    /// Whatever is sent has left.
+    /// Everything sent has left.
     is_quick: bool,
     wakes: usize,
 }
@@ -157,13 +157,13 @@ fn leased(number: u128, shard: u8) -> String {
     format!("+OK 1\r\n{} {} 1000 1\r\nx\r\n", id(number), queue(shard))
 }
 
-/// A lease of a queue on each of these shards.
+/// A lease of one queue on each of these shards.
 fn lease(shards: &[u8], wait_ms: u32) -> String {
     let queues: Vec<String> = shards.iter().map(|shard| queue(*shard)).collect();
     format!("lease {} {wait_ms}\r\n", queues.join(" "))
 }
 
-/// Who waits at these two shards: each has been asked, and has nothing.
+/// A client that waits at these two shards: each has been asked, and has nothing.
 fn waiting() -> Scene {
     let mut scene = Scene::new();
     assert_eq!(scene.send(&lease(&[0, 1], 60_000)), Flow::Wait);
@@ -230,7 +230,7 @@ fn no_requests_are_taken_while_much_has_not_left() {
     assert_eq!(scene.sent(0), "");
     scene.ways.0.lock().unsent = 1024;
     assert_eq!(scene.wake(), Flow::Continue);
-    // What is gathered in one go counts too.
+    // Requests that are gathered in one go count too.
     let payload = "x".repeat(600 * 1024);
     let large = format!("add {} {} 1 1 {}\r\n{payload}\r\n", id(1), queue(0), payload.len());
     assert_eq!(scene.send(&(large.clone() + &large + &large)), Flow::Wait);
@@ -290,7 +290,7 @@ fn shards_are_asked_one_after_the_other_and_the_first_job_is_the_answer() {
     assert_eq!(*sent, lease(&[*second], 0));
     assert_eq!(scene.reply(*second, &leased(1, *second)), Flow::Continue);
     assert_eq!(scene.heard(), leased(1, *second));
-    // Where it is is known.
+    // It is known where the job is.
     scene.send(&format!("delete {}\r\n", id(1)));
     assert_eq!(asked(&scene), [(*second, format!("delete {}\r\n", id(1)))]);
 }

@@ -1,4 +1,4 @@
-//! Shards that are gone, and requests that are none.
+//! Shards that are gone, and invalid requests.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ fn a_shard_that_is_gone_is_named() {
 fn a_connection_that_the_shard_has_closed_is_no_failure() {
     let sharded = Sharded::new();
     for shard in 0..3 {
-        // Whoever is told to close does so behind the answer.
+        // A shard that is told to close the connection does so after its answer.
         for _ in 0..10 {
             sharded.get(&format!("/echo?shard={shard}")).is(200);
             sharded.post(&format!("/echo?shard={shard}"), json!({})).is(200);

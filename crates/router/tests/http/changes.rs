@@ -13,7 +13,7 @@ fn constraints_are_on_all_shards() {
     let put = |headers: &[(&str, &str)], body: &Value| {
         sharded.send("PUT", path, headers, Some(&body.to_string()))
     };
-    // What one shard has for itself is no condition of the others.
+    // A constraint that one shard alone has does not count for the condition.
     sharded.call("PUT", &format!("{path}?shard=2"), Some(body.clone())).is(201);
     sharded.call("PUT", &format!("{path}?shard=2"), Some(limit(9))).is(200);
     let created = put(&[("if-none-match", "*")], &body);
@@ -50,7 +50,7 @@ fn constraints_are_on_all_shards() {
     assert_eq!(list["constraints"], json!([shown.json()]));
     assert_eq!(sharded.get(&format!("{path}/buckets")).json(), json!({ "buckets": sum }));
 
-    // One that an interrupted request has left on some is removed from all.
+    // A constraint that an interrupted request has left on some shards is removed from all.
     sharded.call("DELETE", &format!("{path}?shard=0"), None).is(204);
     sharded.call("DELETE", path, None).is(204);
     sharded.call("DELETE", path, None).is_problem(404, "constraint_not_found");
@@ -95,7 +95,7 @@ fn one_limit_of_several_queues_needs_them_on_one_shard() {
     let moved = sharded.post(&to, json!({}));
     moved.is_problem(400, "bad_request");
 
-    // What is there already is refused like what is new.
+    // A change of an existing constraint is refused like a new one.
     put(json!({ "running_max": 2, "per_shard": true })).is(200);
     assert_eq!(sharded.get(path).json()["per_shard"], true);
     put(json!({ "running_max": 2 })).is_problem(422, "several_shards");
@@ -184,7 +184,7 @@ fn a_bulk_action_goes_from_shard_to_shard() {
     let parked = bulk(json!({ "filter": { "ids": some }, "action": "park" })).json();
     assert_eq!((&parked["changed"], parked.get("next_cursor")), (&json!(2), None));
 
-    // What can be undone is told shard by shard.
+    // Deletions that can be undone are reported shard by shard.
     let body = json!({ "filter": { "tag": "t" }, "action": "delete", "undo_ms": 60_000 });
     let (mut cursor, mut undone) = (Value::Null, 0);
     for shard in 0..3 {

@@ -88,7 +88,7 @@ fn events_of_all_shards_come_with_their_shard_and_a_place_to_go_on() {
         seen.push((id, job));
     }
     drop(stream);
-    // From each place on, what came behind it on its shards.
+    // From each id on, the stream has the events behind it on each shard.
     for (from, target, headers) in [
         (0, format!("/api/v1/events?after={begin}"), String::new()),
         (2, "/api/v1/events".to_owned(), format!("Last-Event-ID: {}\r\n", seen[1].0)),

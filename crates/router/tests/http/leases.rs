@@ -145,7 +145,7 @@ fn jobs_that_two_shards_give_at_once_are_not_lost() {
         for each in 0..3 {
             wait_until("a wait at each shard", || sharded.waits(each) == 1);
         }
-        // All at once, past the router.
+        // All at once, bypassing the router.
         std::thread::scope(|scope| {
             for (shard, queue) in queues.iter().enumerate() {
                 let address = sharded.address_of(shard as u8);
@@ -166,7 +166,7 @@ fn jobs_that_two_shards_give_at_once_are_not_lost() {
         });
         for _ in 0..2 {
             let reply = sharded.post("/api/v1/lease", json!({ "queues": queues }));
-            // One that was given back by a release has had an attempt.
+            // A job that was given back by a release has had an attempt.
             let attempt = reply.json()["attempt"].clone();
             assert!(attempt == 1 || attempt == 2, "{reply:?}");
         }

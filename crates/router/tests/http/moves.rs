@@ -9,7 +9,7 @@ use spindle_testkit::wait_until;
 
 use crate::shards::{Sharded, receive};
 
-/// The first shard knows that a queue has moved to the second one, and the router does.
+/// Tells the first shard and the router that a queue has moved to the second shard.
 fn move_queue(sharded: &Sharded, queue: &str) {
     let name = || bytes::Bytes::copy_from_slice(queue.as_bytes());
     let know = Command::KnowPlace { queue: name(), version: 1, shard: 1, settings: None };
@@ -55,7 +55,7 @@ fn a_job_comes_to_the_new_shard_unless_it_belongs_to_what_is_on_the_old_one() {
     sharded
         .post("/api/v1/jobs?shard=2", json!({ "queue": queue }))
         .is_problem(422, "several_shards");
-    // What is wrong with it is said as ever.
+    // A wrong field is reported as usual.
     let wrong = json!({ "queue": queue, "ttl_ms": 0 });
     sharded.post("/api/v1/jobs", wrong).is_problem(400, "out_of_range");
 }
@@ -74,7 +74,7 @@ fn of_a_move_that_a_node_has_not_heard_of_its_clients_are_told_to_ask_again() {
     let bound = json!({ "queue": queue, "after": [first["id"]] });
     assert_eq!(shard_of(&sharded.post("/api/v1/jobs", bound.clone()).json()), 0);
 
-    // Of many: one shard's answer, and those of two joined.
+    // With many jobs: one shard's answer, and two shards' answers joined.
     let other = sharded.queue_on(2, 0);
     for (jobs, taken) in [
         (vec![job(), bound.clone()], vec![1]),
@@ -142,7 +142,7 @@ fn of_many_jobs_each_comes_to_where_it_belongs() {
     assert_eq!([0, 1, 2, 3].map(|place: usize| shard_of(&answers[place])), [1, 2, 1, 0]);
     let code = |place: usize| answers[place]["problem"]["code"].as_str().unwrap();
     assert_eq!((code(4), code(5)), ("out_of_range", "several_shards"));
-    // The request before is the same jobs, wherever they are.
+    // The same request again gives the same jobs, wherever they are.
     let again = sharded.send("POST", path, &key, Some(&before)).json();
     for place in [0, 1] {
         assert_eq!(again["answers"][place]["id"], first["answers"][place]["id"]);

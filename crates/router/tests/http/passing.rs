@@ -1,4 +1,4 @@
-//! What one shard answers passes through.
+//! One shard's answer passes through.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ fn a_uuid_that_says_no_shard_is_looked_for_on_all() {
     let other = sharded.queue_on(2, 1);
     sharded.call("PATCH", &path, Some(json!({ "queue": other }))).is(200);
     sharded.call("DELETE", &path, None).is(204);
-    // Nobody has it, but one who could is not there.
+    // No shard has it, but one that could have it cannot be reached.
     sharded.lose(1);
     sharded.get(&path).is_problem(503, "shard_unavailable");
 }
@@ -105,7 +105,7 @@ fn a_request_may_name_its_shard() {
     }
     sharded.post("/api/v1/jobs?shard=1", json!({ "queue": queue })).is(201);
     sharded.get(&format!("/api/v1/queues/{queue}?shard=0")).is_problem(422, "several_shards");
-    // What is about one log needs it.
+    // A request about one log has to name its shard.
     sharded.get("/api/v1/backup").is_problem(501, "name_a_shard");
     sharded.get("/api/v1/backup?shard=1").is_problem(409, "no_files");
     sharded.call("POST", "/api/v1/cluster/step-down", None).is_problem(501, "name_a_shard");

@@ -95,7 +95,7 @@ impl Sharded {
         on_it.nth(number).unwrap()
     }
 
-    /// Closes all connections of one shard, and nobody reaches it any more.
+    /// Closes all connections of one shard, and makes it unreachable.
     pub fn lose(&self, shard: u8) {
         self.reach.addresses.lock()[usize::from(shard)] = None;
         self.shards[usize::from(shard)].finish(Instant::now());
@@ -194,7 +194,7 @@ fn serve(routes: Router, committer: Arc<dyn Committer>) -> Handle {
     bound.start(site, committer, config, Arc::default()).unwrap()
 }
 
-/// What another door's routes could be: they say which shard has got what.
+/// Stands in for another door's routes: the answer says which shard has got what.
 fn own_routes(shard: Shard) -> Router {
     let echo = move |headers: HeaderMap, uri: axum::http::Uri, body: String| async move {
         let headers: Value = headers

@@ -79,7 +79,7 @@ fn ask(stream: &mut TcpStream, request: &str, answer: &str) {
     expect(stream, answer);
 }
 
-/// All that a connection hears that says this and no more.
+/// All answers that a connection gets that sends this and no more.
 fn answers(sharded: &Sharded, said: &str) -> String {
     let mut stream = sharded.connect();
     stream.write_all(said.as_bytes()).unwrap();
@@ -147,13 +147,13 @@ fn a_lease_of_queues_on_several_shards_is_woken_by_each() {
         wait_until("it waits nowhere", || waits(&sharded) == [0, 0, 0]);
         ask(&mut worker, &format!("complete {} 0\r\n\r\n", id(number)), "+OK\r\n");
     }
-    // One that is there is found without a wait.
+    // A job that is ready is found without a wait.
     client.add(&job(99, &queues[1])).unwrap();
     ask(&mut worker, &format!("lease {} 0\r\n", queues.join(" ")), &leased(99, &queues[1]));
     ask(&mut worker, &format!("lease {} 20\r\n", queues.join(" ")), "-TIMEOUT\r\n");
 }
 
-/// Jobs that may be tried once: whoever burns their attempt has lost them.
+/// Jobs that may be tried once: an attempt that is counted would end them.
 #[test]
 fn what_is_offered_and_not_taken_is_untried_and_ready() {
     let sharded = sharded();
@@ -429,14 +429,14 @@ fn a_token_counts_at_all_shards() {
     let unknown = "-CLIENT-ERROR the token is not known\r\n";
     ask(&mut stream, &add(1, &queues[0]), none);
     ask(&mut stream, "auth admin\r\n", "+OK\r\n");
-    // Said where it was there before, and where it comes to only now.
+    // The token holds at shards that the connection has used before, and at those it uses only now.
     let adds: String = (1..).zip(&queues).map(|(number, queue)| add(number, queue)).collect();
     ask(&mut stream, &adds, "+OK\r\n+OK\r\n+OK\r\n");
     ask(&mut stream, "auth wrong\r\n", unknown);
     ask(&mut stream, &adds, &unknown.repeat(3));
     ask(&mut stream, &format!("lease {} 1000\r\n", queues.join(" ")), unknown);
     ask(&mut stream, "auth read\r\ninspect queues 9 1\r\n", "+OK\r\n+OK 0\r\n");
-    // A wrong one is wrong also where it is said later.
+    // A wrong token is also refused at shards that get it later.
     assert_eq!(answers(&sharded, &("auth wrong\r\n".to_owned() + &adds)), unknown.repeat(4));
     let foreign = "-CLIENT-ERROR the token is not for this queue\r\n";
     let mine = format!("auth mine.work\r\nlease {} 0\r\n", queues.join(" "));

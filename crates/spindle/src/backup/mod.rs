@@ -57,7 +57,7 @@ fn backup_of_segments(args: &BackupArgs, from: &str) -> anyhow::Result<Taken> {
         Box::new(folder(Path::new(from))?)
     };
     let dest = made(&args.dest)?;
-    // A server on the same disk goes first.
+    // The copy rests after each piece, for the sake of a server on the same disk.
     let manner = Manner { parts_of: checked_parts, rests: is_url };
     Ok(back_up(&dest, &mut *source, manner, now(), &mut |_| {})?)
 }
@@ -86,7 +86,7 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Code> {
 }
 
 fn restore_to_log(args: &RestoreArgs, backup: &RealDisk) -> anyhow::Result<Manifest> {
-    // Before a log is made for it.
+    // The backup is checked before a log is made for it.
     let Checked { manifest, findings } = check(backup, checked_parts)?;
     if let Some(finding) = findings.into_iter().next() {
         let folder = args.backup.display().to_string();

@@ -1,8 +1,8 @@
 //! The records of a log that servers share, as nodes fold them.
 //!
-//! A record that a deposed leader has written behind its successor's first one counts for no node. Nodes find that out by
-//! the epochs of the records around it, which a copy that begins or ends elsewhere may not have. So the backup has an
-//! empty record, a beat, in its place: positions stay, and whoever reads the backup, a single server too, folds what the
+//! Nodes ignore a record that a deposed leader has written behind its successor's first one. They recognize it by the
+//! epochs of the records around it, which a copy that begins or ends elsewhere may not have. So the backup has an empty
+//! record, a beat, in its place: positions stay, and every reader of the backup, a single server too, folds what the
 //! nodes have folded.
 
 use std::{collections::VecDeque, io, sync::Arc};
@@ -59,11 +59,12 @@ impl RecordSource for SharedSource<'_> {
     }
 }
 
-/// Records of which those that do not count are replaced.
+/// Records, with those that do not count replaced.
 struct Counting {
     records: StoredRecords,
     fence: Fence,
-    /// Given to the fence, which has not handed them on: they do not count, or that is not known yet.
+    /// Records that were given to the fence and that it has not handed on: they do not count, or it is not yet known
+    /// whether they do.
     taken: VecDeque<Stored>,
     ready: VecDeque<Stored>,
     last_epoch: Option<u64>,
@@ -98,7 +99,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Those that the fence has passed over.
+    /// Replaces the records that the fence has passed over.
     fn leave_out_before(&mut self, position: Position) {
         while let Some(before) = self.taken.pop_front_if(|it| it.position < position) {
             self.ready.push_back(left_out(&before, self.last_epoch));
@@ -121,14 +122,14 @@ impl Iterator for Counting {
     }
 }
 
-/// What stands in the backup for a record that does not count.
+/// The record that stands in the backup for one that does not count.
 fn left_out(stored: &Stored, last_epoch: Option<u64>) -> Stored {
     let epoch = last_epoch.unwrap_or(stored.epoch);
     let bytes = beat(epoch, written_ms(&stored.bytes).unwrap_or_default());
     Stored { position: stored.position, epoch, bytes, damaged: false }
 }
 
-/// A log that does not check its records itself may have others than were written.
+/// Checks a record's bytes, because a log that does not check them itself may return other bytes than were written.
 fn checked(stored: Stored) -> Result<Stored, ReadError> {
     match check(&stored.bytes, stored.epoch) {
         Ok(is_sound) => Ok(Stored { damaged: !is_sound, ..stored }),

@@ -1,16 +1,16 @@
-//! Which queues need somebody, and what that somebody should look at.
+//! Which queues need attention, and what to look at.
 
 use serde_json::{Map, Value, json};
 
 use super::{times::lasting, view::Queue};
 use crate::{output::jobs_counted, queue_name::QueueName};
 
-/// Ready jobs that wait so long are late.
+/// Ready jobs that have waited this long are late.
 const LATE_MS: u64 = 60_000;
-/// A queue is nearly full from so many hundredths of its limit on.
+/// A queue is nearly full from this percentage of its limit on.
 const NEARLY_FULL: u64 = 90;
 
-/// A queue that needs somebody, and why.
+/// A queue that needs attention, and why.
 pub struct Attention {
     /// The queue.
     pub queue: QueueName,

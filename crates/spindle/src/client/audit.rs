@@ -27,7 +27,7 @@ fn word(action: &AuditAction) -> String {
     action.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Which entries are wanted, as it stands behind the path.
+/// The wanted entries as the query part of the URL.
 fn filter(args: &AuditArgs) -> String {
     let said = [
         ("who", args.who.clone()),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{native::Native, web::ApiRequest};
 
-/// A server that has no room now is asked again so often, once a second.
+/// How often a server that has no room is asked again, once a second.
 const BUSY_TRIES: usize = 60;
 
 /// Why a job was refused.
@@ -55,8 +55,8 @@ struct Answers {
     answers: Vec<Answer>,
 }
 
-/// Posts jobs, each as JSON, until none of them is refused because the server is busy: what became of
-/// each. No jobs are not sent. It must be safe to send them twice.
+/// Posts jobs, each as JSON, until none of them is refused because the server is busy. Returns what
+/// became of each. Without jobs, nothing is sent. It must be safe to send them twice.
 pub fn send(native: &Native, path: &str, jobs: &[String]) -> anyhow::Result<Vec<Answer>> {
     if jobs.is_empty() {
         return Ok(vec![]);

@@ -1,4 +1,4 @@
-//! The same for all jobs that a filter means, or how many there are.
+//! One action on all jobs that a filter matches, or only their number.
 
 use std::{collections::BTreeMap, io};
 
@@ -54,7 +54,7 @@ pub struct Bulk {
     body: Map<String, Value>,
     action: Action,
     dry_run: bool,
-    /// Nobody is asked.
+    /// The action is done without asking.
     is_meant: bool,
 }
 
@@ -70,11 +70,11 @@ struct Done {
 }
 
 impl Bulk {
-    /// An action on all jobs that a filter means; none where jobs are named instead.
+    /// An action on all jobs that a filter matches; `None` if jobs are named instead.
     ///
     /// # Errors
     ///
-    /// A filter beside jobs that are named is refused: it would say nothing.
+    /// A filter beside named jobs is refused, because it would have no effect.
     pub fn of(matching: &Matching, action: Action) -> anyhow::Result<Option<Self>> {
         let Matching { all_matching, queue, filter, dry_run, yes } = matching;
         if !all_matching {

@@ -58,7 +58,7 @@ pub fn cancel(args: &CancelArgs) -> anyhow::Result<Code> {
     })
 }
 
-/// Changes one job after the other. One that will not be changed does not keep the others from it.
+/// Changes one job after the other. If one cannot be changed, the others still are.
 pub fn for_each(
     named: &cli::Native,
     ids: &[JobName],
@@ -85,7 +85,7 @@ pub fn for_each(
     Ok(code)
 }
 
-/// Gives out no more jobs of a queue; waits until nobody has one, if that is wished.
+/// Stops giving out jobs of a queue; on request, waits until no worker has one.
 pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let how = format!("pause?create={}", args.create);
@@ -123,7 +123,7 @@ pub fn pause(args: &PauseArgs) -> anyhow::Result<Code> {
     Err(Failure::with(Code::Timeout, message))
 }
 
-/// One request waits at most so long, so that a server that went is noticed.
+/// The longest that one request waits, so that a server that has gone is noticed.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// How far a drain is.

@@ -71,7 +71,7 @@ fn rows(constraints: &[Value]) -> Rows {
     rows
 }
 
-/// What the options say, as the API takes it. What is null there is not said.
+/// The options as the API takes them. Null stands for an option that was not given.
 fn rule_of(limits: &Limits) -> anyhow::Result<Value> {
     let Limits { queue, queue_glob, per, running_max, rate, burst, per_shard } = limits;
     let text = |queue: &QueueName| {
@@ -110,10 +110,10 @@ fn rate(rule: &Value) -> String {
     format!("{} per {}ms, burst {}", field("count"), field("per_ms"), field("burst"))
 }
 
-/// Where the server says what people should know of a constraint.
+/// The field with the server's notes on a constraint, for people.
 const NOTES: &str = "notes";
 
-/// Beside what is asked for, so that programs are not disturbed.
+/// Prints notes to standard error, so that they do not disturb programs that read the output.
 fn print_notes(rule: &Value) {
     let notes = rule.get(NOTES).and_then(Value::as_array);
     for note in notes.into_iter().flatten().filter_map(Value::as_str) {

@@ -67,7 +67,7 @@ fn set(args: &CronSetArgs) -> anyhow::Result<()> {
     if args.native.json { print(&schedule, true) } else { Ok(()) }
 }
 
-/// What the options say, as the API takes it. What is null there is not said.
+/// The options as the API takes them. Null stands for an option that was not given.
 fn body_of(args: &CronSetArgs, payload_bytes_max: usize) -> anyhow::Result<Value> {
     let word = |value: Option<clap::builder::PossibleValue>| {
         value.map(|value| value.get_name().to_owned())
@@ -116,7 +116,7 @@ fn run(CronNamed { name, native }: &CronNamed) -> anyhow::Result<()> {
     Ok(write_line(&mut out, answer.get("job").map(text_of).unwrap_or_default())?)
 }
 
-/// The program has the parser and the zones that a server of its release has.
+/// Needs no server: the program has the same parser and zones as a server of its release.
 fn preview(args: &CronPreviewArgs) -> anyhow::Result<()> {
     let schedule = Schedule {
         expression: args.expression.clone(),

@@ -27,7 +27,7 @@ pub fn events(args: &EventsArgs) -> anyhow::Result<Code> {
         let data: Map<String, Value> = serde_json::from_str(&event.data)?;
         let mut out = io::stdout().lock();
         write_line(&mut out, line(&event.id, data, args.native.json))?;
-        // Whoever reads along sees each at once.
+        // So that a reader sees each event at once.
         out.flush()?;
         Ok(ControlFlow::Continue(()))
     })

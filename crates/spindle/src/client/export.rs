@@ -67,11 +67,11 @@ struct Begun {
     jobs: u64,
     /// The number of the next job that can be missing.
     next: u64,
-    /// It has all that comes before the jobs.
+    /// It has everything that comes before the jobs.
     has_head: bool,
 }
 
-/// What tells a line from others.
+/// The fields that tell what kind of line it is.
 #[derive(Deserialize)]
 pub struct Kind<'a> {
     /// What it is.
@@ -120,7 +120,7 @@ fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> 
     if end == 0 && !line.starts_with(HEAD) && !HEAD.starts_with(&line) {
         return Err(foreign(path));
     }
-    // Before the first job it begins anew: what comes before them is little.
+    // A file that does not reach the jobs is begun anew: the part before them is small.
     let keep = if begun.has_head { end } else { 0 };
     file.set_len(keep)?;
     file.seek(SeekFrom::Start(keep))?;
@@ -172,7 +172,7 @@ struct Head<'a> {
     finished: bool,
 }
 
-/// How the first line begins: by that it is known when it is cut off.
+/// How the first line begins, by which it is recognized even if it was cut off.
 const HEAD: &[u8] = b"{\"type\":\"export\"";
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! `spindle flow`: the jobs and batches that are joined by what waits for what, drawn as text.
+//! `spindle flow`: jobs and batches that are connected because one waits for another, drawn as text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -63,8 +63,8 @@ pub fn flow(args: &FlowArgs) -> anyhow::Result<Code> {
     Ok(Code::Ok)
 }
 
-/// A line for each job and batch, behind all those that it waits for, one step further in than the
-/// last of them.
+/// A line for each job and batch, after everything that it waits for, indented one step more than the
+/// deepest of those.
 fn drawn(flow: &Flow) -> Vec<String> {
     let mut before: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for edge in &flow.edges {
@@ -77,7 +77,7 @@ fn drawn(flow: &Flow) -> Vec<String> {
     nodes.iter().map(|(depth, node)| line(node, *depth, before.get(&node.id))).collect()
 }
 
-/// How many stand before each, one behind the other, at most. Numbers do not say it: a batch is older
+/// The length of the longest chain before each. It does not follow from the numbers: a batch is older
 /// than the jobs in it, which it waits for.
 fn depths(flow: &Flow) -> BTreeMap<u64, usize> {
     let known: BTreeSet<u64> = flow.nodes.iter().map(|node| node.id).collect();
@@ -96,7 +96,7 @@ fn depths(flow: &Flow) -> BTreeMap<u64, usize> {
         for to in behind.get(&id).into_iter().flatten() {
             let deepest = depths.entry(*to).or_default();
             *deepest = depth.max(*deepest);
-            // All of those before it have been seen with the last of them.
+            // Its depth is final once the last of those before it has been seen.
             if let Some(left) = to_see.get_mut(to) {
                 *left -= 1;
                 if *left == 0 {

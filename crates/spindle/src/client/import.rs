@@ -303,7 +303,7 @@ impl Import {
         Ok(())
     }
 
-    /// Whether it was put: not when there is one, which stays as it is.
+    /// Puts it, unless there is one already, which stays as it is. Returns whether it was put.
     fn put_if_new(&self, path: &str, body: &Value, about: &str) -> anyhow::Result<bool> {
         let mut asking = ApiRequest::of(spindle_client::http::Method::PUT, path).with(body);
         asking.headers.push(("If-None-Match", "*".to_owned()));

@@ -44,7 +44,7 @@ fn rows(queues: &[Queue]) -> Rows {
     rows
 }
 
-/// Deletes jobs. One that is not there does not keep the others from going.
+/// Deletes jobs. If one is not there, the others are still deleted.
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<Code> {
     let selection = &args.selection;
     if let Some(bulk) = Bulk::of(&selection.matching, Action::Delete)? {

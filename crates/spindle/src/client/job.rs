@@ -78,7 +78,7 @@ fn outcome_fields(outcome: &Outcome) -> anyhow::Result<Vec<(&'static str, String
     Ok(fields)
 }
 
-/// What says something only where it is, and not by being there. The history has a table.
+/// Whether a field is shown: nulls and empty lists are not, and the history has its own table.
 fn is_shown(name: &str, value: &Value) -> bool {
     name != "history" && !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
 }

@@ -23,7 +23,7 @@ use crate::{
 
 /// How much of a payload a list shows.
 const PREVIEW_LETTERS: usize = 40;
-/// As many bytes as so many letters may have, and one letter more, to see that something follows.
+/// As many bytes as that many letters may have, and one letter more, to see whether more follows.
 const PREVIEW_BYTES: u32 = 4 * (PREVIEW_LETTERS as u32 + 1);
 
 /// Lists jobs.
@@ -75,7 +75,7 @@ fn is_newest_first(args: &JobsArgs) -> bool {
     args.sort.is_some_and(|sort| sort.key == SortKey::Id && sort.is_descending)
 }
 
-/// A name that is mistyped is no queue without jobs.
+/// Checks that the queue exists if the list is empty, because its name may be mistyped.
 fn check_queue(args: &JobsArgs, server: &Server, listed: &Listed) -> anyhow::Result<()> {
     let Some(queue) = args.queue.as_ref().filter(|_| listed.jobs.is_empty()) else {
         return Ok(());
@@ -177,7 +177,7 @@ fn watch(args: &JobsArgs, server: &Server, every: Duration) -> anyhow::Result<Co
         let screen = screen(args, server, &listed, (height.into(), width.into()))?;
         terminal.move_cursor_to(0, 0)?;
         for line in screen {
-            // What stood there before is longer, maybe.
+            // The text that was there before may have been longer.
             terminal.write_str(&truncate_str(&line, width.into(), "…"))?;
             terminal.write_str("\x1b[K\n")?;
         }

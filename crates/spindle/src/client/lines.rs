@@ -79,7 +79,7 @@ impl Lines<'_> {
         self.send()
     }
 
-    /// The next line. When it will not do, what came before it is still added first.
+    /// The next line. If it cannot be a job, the jobs before it are added first.
     fn next_line(&mut self, input: &mut impl BufRead) -> anyhow::Result<Option<Bytes>> {
         let number = self.added + self.blank + self.batch.len() as u64 + 1;
         let line = read_line(input, self.server.payload_bytes_max())
@@ -106,7 +106,7 @@ impl Lines<'_> {
                     self.added += 1;
                     write_id(&mut ids, &self.args.common, &job.queue, &id)?;
                 }
-                // The others of the batch are there all the same.
+                // The other jobs of the batch have been added all the same.
                 Err(error) => {
                     refused.get_or_insert_with(|| add::refused(&self.server, error, job));
                 }

@@ -14,8 +14,8 @@ use crate::{
     output::{escape, write_line},
 };
 
-/// Prints a job's output: what is kept of it, or with `--follow` until the job has ended. On standard
-/// error it says then how the job gets on.
+/// Prints a job's output: the part that is kept, or with `--follow` all until the job has ended. With
+/// `--follow`, the job's progress goes to standard error.
 pub fn logs(args: &LogsArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let path = format!("/api/v1/jobs/{}/events?follow={}", args.id, args.follow);
@@ -39,7 +39,7 @@ struct Printer {
     as_json: bool,
     /// Whether statuses and progress are shown, too.
     with_news: bool,
-    /// On a terminal, what would steer it is escaped.
+    /// The output is a terminal, so characters that would control it are escaped.
     for_eyes: bool,
     /// Whether the next output begins a line.
     at_begin: bool,

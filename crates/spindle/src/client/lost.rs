@@ -1,4 +1,4 @@
-//! Why a worker has its job no more.
+//! Why a worker does not have its job any more.
 
 /// Why a lease ended that its worker did not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,17 +1,18 @@
 //! The commands for people: they talk to a server through its HTTP door, or its Workq door.
 //!
 //! - `dispatch`: which command does what
-//! - `server`, `session`, `view`: what commands ask of a server, whichever door they go through, and
-//!   what it tells; `workq` and `web` are the two doors, `lost` why a worker has its job no more
+//! - `server`, `session`, `view`: the requests of commands and the answers to them, whichever door they
+//!   go through; `workq` and `web` are the two doors, `lost` says why a worker lost its job
 //! - `native`: what only the native API can do
 //! - `add`, `lines`, `results`, `job`, `jobs`, `inspect`, `work`: jobs and workers
 //! - `bulk`, `change`, `edit`, `purge`, `confirm`: changes, and whether they are meant
-//! - `batches`, `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`, `workers`, `clock`, `cluster`: for who looks
-//!   after a server
+//! - for operators: `batches`, `constraint`, `cron`, `queue`, `events`, `status` and `attention`, `why`,
+//!   `workers`, `clock`, `cluster`
+//!   of a server
 //! - `export`, `import`: all jobs, to a file and from it; `take_over`: those of servers of other
 //!   kinds; `batch`: many jobs in one request
-//! - `payload`, `progress`, `when`, `times`, `backoff`: what is read, what is shown meanwhile, times
-//!   as they are typed and as they are shown, pauses
+//! - `payload`, `progress`, `when`, `times`, `backoff`: payloads, progress bars, times as they are
+//!   typed and as they are shown, pauses
 
 mod add;
 mod attention;

@@ -29,7 +29,7 @@ impl Native {
         Self::at(&native.reach)
     }
 
-    /// The server that a command names which any door could do, but not this form of it.
+    /// The server for a form of a command that only the native API has, unlike the command itself.
     pub fn among(common: &cli::Common) -> anyhow::Result<Self> {
         if common.workq.is_some() {
             let message = "--all-matching needs the native API: leave --workq out";

@@ -21,7 +21,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     let about = format!("queue {}", args.queue);
     let path = args.queue.path();
-    // A name that is mistyped is no queue without jobs.
+    // A mistyped name is an error, not a queue without jobs.
     let queue: Queue = native.ask(ApiRequest::get(&path), &about)?;
     let waiting = queue.jobs.ready + queue.jobs.scheduled;
     if args.dry_run {

@@ -62,7 +62,7 @@ fn rows(queue: &Queue) -> Rows {
     rows
 }
 
-/// What a setting is called here, what in the API, and how its value is written.
+/// A setting's name here and in the API, and how its value is written.
 type Shown = (&'static str, &'static str, fn(&Value) -> String);
 
 const SETTINGS: [Shown; 12] = [
@@ -80,7 +80,7 @@ const SETTINGS: [Shown; 12] = [
     ("fair", "fair", fair),
 ];
 
-/// What its keys are, and which of them have weights: `/tenant gold=5`.
+/// The field that the keys come from, and the keys that have weights: `/tenant gold=5`.
 fn fair(value: &Value) -> String {
     let by = value["field"].as_str().unwrap_or("key");
     let weights = value["weights"].as_object().into_iter().flatten();
@@ -100,8 +100,8 @@ fn wait(value: &Value) -> String {
     RetryWait::of_json(value).map_or_else(|| text_of(value), |wait| wait.to_string())
 }
 
-/// Reads the settings, changes what is said, and puts them, unless they changed in between: then
-/// again.
+/// Reads the settings, changes those that are given, and puts them. Tries again if they have changed
+/// in between.
 fn set(name: &QueueName, settings: &QueueSettings, args: &cli::Native) -> anyhow::Result<Code> {
     let native = Native::of(args)?;
     let explain = |error| native.explain(error, &about(name));
@@ -152,7 +152,7 @@ fn try_to_set(
     native.http().ask(asking)
 }
 
-/// What is said, in the API's words. None: it is not set any more.
+/// The settings that are given, by the API's names. `None`: the setting is removed.
 fn changes(settings: &QueueSettings) -> impl Iterator<Item = (&'static str, Option<Value>)> {
     let bytes_type = settings.bytes_type.map(|kind| match kind {
         BytesType::Json => Setting(Some(json!("json"))),
@@ -168,7 +168,7 @@ fn changes(settings: &QueueSettings) -> impl Iterator<Item = (&'static str, Opti
     named.filter_map(|((_, field, _), setting)| Some((field, setting?.0)))
 }
 
-/// Weights that are not said stay.
+/// Weights that are not given stay as they are.
 fn change_fair(wanted: &mut Map<String, Value>, settings: &QueueSettings) {
     let QueueSettings { fair, weights, .. } = settings;
     if *fair == Some(FairBy::Nothing) {

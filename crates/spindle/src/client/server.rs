@@ -31,7 +31,7 @@ use crate::{
 const URL: &str = "http://127.0.0.1:7420";
 /// A body of the native API has at most 16 MiB; base64 takes a third more than what it carries.
 const WEB_PAYLOAD_BYTES_MAX: usize = 11 << 20;
-/// How long an answer may take: said to people when it took longer.
+/// How long an answer may take; the error for people names it.
 const ANSWER_SECONDS: u64 = 30;
 
 /// Where the server is, and which of its doors is used.
@@ -65,7 +65,7 @@ impl Server {
         Ok(Self::Workq(WorkqAddress { address, tls, token }))
     }
 
-    /// The URL that a command names, or the environment, or where servers are.
+    /// The URL that a command names, else that of the environment, else the default.
     pub fn url(reach: &Reach) -> anyhow::Result<BaseUrl> {
         let (url, name) = match (&reach.url, said("SPINDLE_URL")) {
             (Some(url), _) => (url.clone(), "--url"),
@@ -183,14 +183,14 @@ impl fmt::Display for Server {
     }
 }
 
-/// Where a Workq door is, and who comes to it.
+/// Where a Workq door is, and how to connect to it.
 #[derive(Debug, Clone)]
 pub struct WorkqAddress {
     /// Its host and port.
     pub address: String,
     /// The connection is encrypted with this.
     pub tls: Option<Arc<ClientConfig>>,
-    /// Who comes.
+    /// The token to authenticate with.
     pub token: Option<Token>,
 }
 
@@ -226,8 +226,8 @@ pub fn untrusted(server: impl fmt::Display, error: &CertificateError) -> String 
 }
 
 fn not_there(about: &str) -> String {
-    // What people mistype most: nobody makes a queue before it has jobs. Batches go some time after
-    // their end.
+    // Queues' names are mistyped most: queues are not made before they have jobs. Batches are removed
+    // some time after their end.
     let lists = match about.split_once(' ') {
         Some(("queue", _)) => "; `spindle queues` lists them",
         Some(("batch", _)) => "; `spindle batch list` lists those that are kept",

@@ -48,7 +48,7 @@ pub enum AskError {
     /// What came back is no answer of that protocol.
     #[error("{0}")]
     Strange(String),
-    /// This door has no words for it.
+    /// This door's protocol cannot express it.
     #[error("{0}")]
     Unable(String),
 }
@@ -148,13 +148,13 @@ pub struct JobQuery {
     pub statuses: Vec<JobStatus>,
     /// Other filters of the native API, by their names there.
     pub filters: Vec<(&'static str, String)>,
-    /// So many first are passed over.
+    /// How many of the first ones are skipped.
     pub offset: u32,
-    /// At most so many.
+    /// How many to list at most.
     pub limit: u32,
     /// The newest first, in the order of their numbers.
     pub newest_first: bool,
-    /// With the first so many bytes of their payloads.
+    /// How many bytes of each payload to include, from its beginning.
     pub preview_bytes: Option<u32>,
 }
 
@@ -170,9 +170,9 @@ pub struct Listed {
 /// How many jobs there are behind those that were listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct More {
-    /// So many.
+    /// Their number.
     pub count: u64,
-    /// Or more.
+    /// There may be more than that.
     pub is_at_least: bool,
 }
 
@@ -189,14 +189,15 @@ pub trait Session: Send {
     /// Adds a job; its id.
     fn add(&mut self, job: &NewJob) -> Result<String, AskError>;
 
-    /// Adds jobs, as many as possible in one go, and tells of each in their order. Fewer answers
-    /// than jobs: the connection broke, and the last one says how.
+    /// Adds jobs, as many as possible in one go. Returns an answer for each, in order. If there are
+    /// fewer answers than jobs, the connection broke, and the last answer says how.
     fn add_all(&mut self, jobs: &[NewJob]) -> Vec<Result<String, AskError>>;
 
-    /// Adds a job, waits so long for a worker and then for the result. After that the job is gone.
+    /// Adds a job, waits up to `wait_ms` for a worker and then for the result. After that the job
+    /// is gone.
     fn run(&mut self, job: &NewJob, wait_ms: u32) -> Result<Finished, AskError>;
 
-    /// The result of a job, waiting so long for it.
+    /// The result of a job; waits for it up to `wait_ms`.
     fn result(&mut self, job: JobName, wait_ms: u32) -> Result<Finished, AskError>;
 
     /// A job's id as this door tells it: a number through the native API, a UUID through Workq. A
@@ -218,7 +219,7 @@ pub trait Session: Send {
     /// Deletes a job.
     fn delete(&mut self, job: JobName) -> Result<(), AskError>;
 
-    /// Waits so long for a job of these queues.
+    /// Waits up to `wait_ms` for a job of these queues.
     fn lease(&mut self, queues: &[QueueName], wait_ms: u32) -> Result<Option<Leased>, AskError>;
 
     /// Lets a lease last `ttr_ms` from now.
@@ -232,15 +233,15 @@ pub trait Session: Send {
 }
 
 impl AskError {
-    /// Whether the server answered, if not what was wished: the connection can still be used.
+    /// Whether the error is an answer of the server, so that the connection can still be used.
     pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Io(_) | Self::Unusable(_) | Self::Strange(_))
     }
 
-    /// Whether the server may be there in a moment: it is not yet, or not now.
+    /// Whether a later try may succeed, because the server is only away or busy for now.
     pub fn may_pass(&self) -> bool {
         match self {
-            // An address that is none stays none.
+            // An invalid address stays invalid.
             Self::Io(error) => error.kind() != io::ErrorKind::InvalidInput,
             Self::Failed(_) | Self::Away(_) => true,
             _ => false,

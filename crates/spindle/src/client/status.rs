@@ -21,7 +21,7 @@ use crate::{
 
 /// Queues of one page of a list.
 const PAGE: usize = 500;
-/// So many queues that need somebody fit on a screen.
+/// How many queues that need attention fit on a screen.
 const ATTENTIONS_SHOWN: usize = 15;
 
 /// What the server says of itself, as far as it is shown here.
@@ -73,7 +73,7 @@ pub fn status(args: &cli::Native) -> anyhow::Result<Code> {
     Ok(if server.status == "ok" { Code::Ok } else { Code::Error })
 }
 
-/// All jobs by status, and the queues that need somebody.
+/// All jobs by status, and the queues that need attention.
 fn look_at_queues(native: &Native) -> anyhow::Result<(Counts, Vec<Attention>)> {
     let mut sum = Counts::default();
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn look_at_queues(native: &Native) -> anyhow::Result<(Counts, Vec<Attention>)> {
         sum.add(&queue.jobs);
         found.extend(attentions(&queue));
     })?;
-    // What stands still goes before what is slow, and that before what has happened already.
+    // Queues that stand still come first, then slow ones, then those with dead jobs.
     found.sort_by_key(|attention| attention.rank);
     Ok((sum, found))
 }

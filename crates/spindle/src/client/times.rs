@@ -1,5 +1,5 @@
-//! Times as people write them, in UTC whatever the machine's zone is: what two people see, and what
-//! stands in the server's log, is the same.
+//! Times as people write them, in UTC whatever the machine's zone is, so that everybody sees the
+//! same times, which are also those of the server's log.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn distance(time: Timestamp, now: Timestamp) -> String {
 pub fn between(from: &str, to: &str) -> Option<String> {
     let [from, to] = [from, to].map(|text| text.parse::<Timestamp>().ok());
     let ms = to?.as_millisecond() - from?.as_millisecond();
-    // A clock that was set back in between is not worth a word.
+    // If the clock was set back in between, it counts as no time.
     Some(lasting(u64::try_from(ms).unwrap_or(0)))
 }
 

@@ -57,7 +57,7 @@ pub struct Job {
     /// The payload as text, for people, if it is bytes that are text.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub payload_text: Option<String>,
-    /// How its last attempt ended that had an outcome.
+    /// The outcome of the last attempt that had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Outcome>,
     /// Everything else.

@@ -31,19 +31,19 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const PAGE: u32 = 100;
 /// What the server says to a result of a finished job.
 const DUPLICATE: &str = "Duplicate result";
-/// What a job is added with that says nothing itself, as through the native API.
+/// The limits of a job that has none of its own, as through the native API.
 const FAILS_MAX: u8 = 5;
 const ATTEMPTS_MAX: u8 = 25;
 /// The longest time to run that the protocol takes: a day.
 const TTR_MS_MAX: u32 = 86_400_000;
-/// What it says to who would extend the lease of a job that nobody has.
+/// The server's answer if the lease to be extended is of a job that no worker has.
 const NOT_LEASED: &str = "Not leased";
 
 /// A connection to a Workq door.
 pub struct WorkqSession(Client);
 
 impl WorkqSession {
-    /// Connects, and says who comes.
+    /// Connects, and authenticates with the token.
     pub fn open(at: &WorkqAddress, line: &Line) -> Result<Self, AskError> {
         let address = at.address.as_str();
         let mut client = Client::connect(address, ANSWER_WITHIN)?;
@@ -94,7 +94,7 @@ impl WorkqSession {
     /// How many jobs there are behind a full list, as far as the queue's numbers tell.
     fn more(&mut self, wanted: &JobQuery) -> More {
         let numbers = wanted.queue.as_ref().map(|queue| self.0.inspect_queue(queue));
-        // The list is there all the same.
+        // The list itself is complete all the same.
         let Some(Ok(numbers)) = numbers else { return More::UNKNOWN };
         let total = match wanted.statuses[..] {
             [JobStatus::Scheduled] => numbers.scheduled,
@@ -107,7 +107,7 @@ impl WorkqSession {
 
 impl Session for WorkqSession {
     fn greet(&mut self) -> Result<(), AskError> {
-        // It is connected; what speaks on the other side shows with the first command.
+        // The connection is open; whether the other side speaks Workq shows with the first command.
         Ok(())
     }
 
@@ -358,7 +358,7 @@ fn shown(job: &JobInfo) -> Job {
     }
 }
 
-/// The protocol numbers new jobs alike whether they wait for their time or for a worker.
+/// The protocol has one number for new jobs, whether they wait for their time or for a worker.
 fn status(job: &JobInfo) -> &'static str {
     match job.state {
         JobState::New if job.time_ms.is_some_and(|time_ms| time_ms > now_ms()) => "scheduled",

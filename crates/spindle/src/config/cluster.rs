@@ -81,7 +81,7 @@ const OF_CLUSTERS: [&str; 8] = [
     "advertise",
     "shards",
 ];
-/// Settings that are about a log of one's own.
+/// Settings for a log of the server's own.
 const OF_OWN_LOGS: [&str; 3] = ["memory", "sync", "segment-size"];
 
 /// Settings that contradict each other.

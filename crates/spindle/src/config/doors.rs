@@ -21,7 +21,7 @@ impl Config {
         .filter_map(|(door, addr)| Some((door, addr?)))
     }
 
-    /// Whether a door that listens on this address asks everybody who they are.
+    /// Whether a door that listens on this address requires clients to authenticate.
     pub fn asks(&self, addr: SocketAddr) -> bool {
         self.require_auth || (self.tokens.is_some() && loopback(addr) == Loopback::No)
     }
@@ -31,15 +31,15 @@ impl Config {
         self.insecure.iter().any(|named| named == door)
     }
 
-    /// Where other nodes hand clients on, if others could read that on the way. Who comes there shows a key in
-    /// any case.
+    /// Where other nodes hand clients on, if others could read that on the way. Connections to that address
+    /// must present a key in any case.
     pub fn cluster_in_clear(&self) -> Option<SocketAddr> {
         let is_open = |at: &SocketAddr| loopback(*at) == Loopback::No;
         self.cluster_listen.filter(is_open).filter(|_| self.cluster_tls() != TlsMode::Required)
     }
 
-    /// Which connections of other nodes are taken. Plain ones beside encrypted ones for as long as
-    /// `insecure` says so, while nodes get certificates one after the other.
+    /// Which connections of other nodes are accepted. With `insecure`, plain ones are accepted beside
+    /// encrypted ones, for the time while nodes get certificates one after the other.
     pub fn cluster_tls(&self) -> TlsMode {
         match (&self.cluster_ca_file, self.is_insecure(CLUSTER)) {
             (None, _) => TlsMode::Off,
@@ -48,7 +48,7 @@ impl Config {
         }
     }
 
-    /// What a door would need that listens on an address that others reach; none: nothing is
+    /// What a door lacks to listen on an address that other machines reach; `None`: nothing is
     /// missing.
     pub fn missing(&self, door: &'static str, addr: SocketAddr) -> Option<Missing> {
         let asks = if door == JOBD_MASTER {
@@ -96,7 +96,7 @@ impl Config {
 /// What a door lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It asks nobody who they are.
+    /// It does not require clients to authenticate.
     Identity,
     /// It does not insist on TLS.
     Tls,

@@ -32,7 +32,7 @@ pub enum ConfigError {
         needed(door, *missing)
     )]
     NotLoopback { door: &'static str, address: SocketAddr, missing: Missing },
-    /// Everybody has to say who they are, and nobody can.
+    /// Clients have to authenticate, and there are no tokens.
     #[error("--require-auth needs --tokens too: nobody could come in")]
     NobodyKnown,
     /// The jobd master knows no tokens.
@@ -62,7 +62,7 @@ pub enum ConfigError {
         "--log: a password does not belong in the URL: write it into a file, and name that with --log-password-file"
     )]
     PasswordInUrl,
-    /// A setting is about a log of one's own.
+    /// A setting is about a log of this server's own.
     #[error(
         "--{given} is about a log of this server's own, and --log keeps it elsewhere: leave one of them out (a shared \
          log has --log-sync)"

@@ -122,7 +122,7 @@ const BUDGET_BYTES_MIN: u64 = 1 << 20;
 const RATE_MAX: u32 = 1_000_000;
 /// Less would end connections between two requests.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// An hour: who wants less often wants `os`.
+/// An hour. For syncs less often than that there is `os`.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 
 #[cfg(test)]

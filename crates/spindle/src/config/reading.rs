@@ -1,4 +1,4 @@
-//! What the table's entries read their values with, and the ranges that values must be in.
+//! Functions that read the values of the table's entries, and the ranges that values must be in.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) fn set<T>(field: &mut T, read: Result<T, String>) -> Result<(), Strin
     Ok(())
 }
 
-/// Refuses what is outside of `range`, with `hint` as what to do.
+/// Refuses a value outside of `range`; `hint` says what to do.
 pub(super) fn within<T: PartialOrd>(
     read: Result<T, String>,
     range: RangeInclusive<T>,

@@ -23,7 +23,7 @@ pub enum Source {
     Environment,
     /// The file.
     File,
-    /// Nobody said anything.
+    /// Nothing was given.
     Default,
 }
 
@@ -134,8 +134,8 @@ impl FromArgMatches for SettingFlags {
     }
 }
 
-/// Puts together what is in force. `environment` is the whole of it; what is none of the server's
-/// is passed over, and so is what is empty.
+/// Puts together what is in force. `environment` is the whole environment; variables that are not
+/// the server's and empty ones are ignored.
 pub fn resolve(
     flags: &SettingFlags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -18,7 +18,7 @@ struct Entry {
 pub struct Account {
     /// The number of the first job.
     first: usize,
-    /// How many have been given to the submitter.
+    /// How many jobs have been given to the submitter.
     begun: usize,
     entries: Vec<Entry>,
 }
@@ -106,7 +106,7 @@ impl Account {
         sums
     }
 
-    /// What comes back from a server may be of another run.
+    /// Ignores unknown numbers: a job that comes back from a server may be from another run.
     fn change(&mut self, number: usize, change: impl FnOnce(&mut Entry)) {
         let place = number.checked_sub(self.first);
         if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {

@@ -31,8 +31,8 @@ const MORE_PAUSE: Duration = Duration::from_millis(20);
 const WORK: Duration = Duration::from_millis(5);
 /// The pause after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
-/// So often it is asked for something in vain before that is an error: for a minute or longer, in which
-/// a cluster has another leader.
+/// How often a request is repeated before its failure is an error: for a minute or longer, in which a
+/// cluster gets another leader.
 const ASKED_IN_VAIN_MAX: u32 = 1_200;
 /// How often a worker looks whether its target is still paused.
 const PAUSED_PAUSE: Duration = Duration::from_millis(50);
@@ -51,8 +51,8 @@ pub struct Shared {
     trouble: Mutex<Option<String>>,
 }
 
-/// Nobody talks to a server that is not there: a client that tries to connect to a port of its own
-/// machine may get that port itself, and the server cannot have it again then.
+/// Keeps threads from connecting while the server is down: a client that connects to a free port of its
+/// own machine may get that port itself, and then the server cannot have it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -83,7 +83,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// There is nothing to submit yet; everybody may go. Each route has a job every `pause`.
+    /// There is nothing to submit yet, and the gate is open. Each route submits a job every `pause`.
     pub fn new(nodes: Vec<Addresses>, pause: Duration) -> Self {
         let accounts = ROUTES.iter().map(|_| Mutex::new(Account::new(0, 0))).collect();
         let gate = (Mutex::new(Gate::Open), Condvar::new());
@@ -92,7 +92,7 @@ impl Shared {
         Self { nodes, pause, accounts, gate, answers, trouble: Mutex::new(None) }
     }
 
-    /// From now on each route has so many jobs, numbered from `first` on; the former ones are done.
+    /// From now on each route has `jobs` jobs, numbered from `first` on; the former ones are done.
     pub fn begin(&self, first: usize, jobs: u32) {
         for account in &self.accounts {
             *locked(account) = Account::new(first, jobs as usize);
@@ -111,7 +111,7 @@ impl Shared {
         (answers.last, answers.longest_pause) = (Instant::now(), answers.longest_pause.max(pause));
     }
 
-    /// The longest time for which nobody was answered, since this was asked before.
+    /// The longest time without an answer to any client since the last call.
     pub fn longest_pause(&self) -> Duration {
         std::mem::take(&mut locked(&self.answers).longest_pause)
     }
@@ -128,17 +128,17 @@ impl Shared {
         self.gate.1.notify_all();
     }
 
-    /// From now on everybody waits.
+    /// From now on all threads wait.
     pub fn close_gate(&self) {
         self.set_gate(Gate::Closed);
     }
 
-    /// Everybody goes on.
+    /// All threads go on.
     pub fn open_gate(&self) {
         self.set_gate(Gate::Open);
     }
 
-    /// Everybody ends.
+    /// All threads end.
     pub fn stop(&self) {
         self.set_gate(Gate::Ended);
     }
@@ -184,7 +184,7 @@ impl Crew {
         let targets = ROUTES.iter().filter(is_target).map(|route| (route.queue, one_at_a_time));
         let targets = Targets::new(targets);
         let registration = Registration { name: "demo", targets: targets.clone() };
-        // It ends with the server: nobody waits for it.
+        // This thread ends with the server: nothing waits for it.
         registration.keep(shared.nodes.clone(), move || gate.pass_gate())?;
         let mut threads = Vec::new();
         for (at, route) in ROUTES.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Crew {
     /// Waits for their ends.
     pub fn join(self) {
         for thread in self.0 {
-            // One that panicked has said so, and its jobs are missing in the account.
+            // A thread that panicked has reported that, and its jobs are missing in the account.
             let _ = thread.join();
         }
     }
@@ -239,14 +239,14 @@ fn submit_all(shared: &Shared, at: usize, route: &Route) {
     }
 }
 
-/// Who works a route, and the nodes it goes to when it loses its connection.
+/// The worker of a route, and the nodes it goes to when it loses its connection.
 struct Working<'a> {
     worker: Box<dyn Worker>,
     nodes: &'a mut dyn Iterator<Item = &'a Addresses>,
 }
 
 impl Working<'_> {
-    /// What its worker answers, who goes to the next node when it had no answer.
+    /// Asks the worker. If that had no answer from its node, it goes to the next one.
     fn ask<T>(
         &mut self,
         asks: impl FnOnce(&mut dyn Worker) -> Result<T, AskError>,
@@ -261,7 +261,7 @@ impl Working<'_> {
     }
 }
 
-/// Works the jobs of a route. `targets` are those of the jobd worker, where it is that.
+/// Works the jobs of a route. `targets` are those of the jobd worker, if the worker is one.
 fn work(shared: &Shared, at: usize, route: &Route, targets: Option<&Targets>) {
     let mut nodes = shared.nodes.iter().cycle().skip(at + 1);
     let Some(worker) = nodes.next().map(|node| doors::worker(route, node)) else { return };
@@ -318,7 +318,7 @@ fn change<T>(shared: &Shared, at: usize, change: impl FnOnce(&mut Account) -> T)
 pub struct AnyNode(VecDeque<Http>);
 
 impl AnyNode {
-    /// Asks until somebody answers, or all that is to be waited for has gone by.
+    /// Asks one node after the other until one answers, or the tries are used up.
     pub fn ask<T>(
         &mut self,
         mut asks: impl FnMut(&Http) -> Result<T, AskError>,
@@ -369,7 +369,7 @@ pub fn audit(shared: &Shared) -> Result<Vec<(Route, Sums)>, AskError> {
             match client.ask(|node| node.ask::<Shown>(ApiRequest::get(&path))) {
                 Ok(job) if job.status == "done" => account.done(number),
                 Err(error) if error.may_pass() => return Err(error),
-                // One that it does not know is lost, whatever its answer is.
+                // A job that the server does not know is lost, whatever its answer is.
                 Ok(_) | Err(_) => {}
             }
         }

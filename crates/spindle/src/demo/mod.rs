@@ -1,4 +1,4 @@
-//! `spindle demo`: all of Spindle in one command, in a folder that goes with it.
+//! `spindle demo`: all of Spindle in one command, in a folder that is removed at its end.
 //!
 //! ```text
 //!            route: one queue each                      place: a child process
@@ -13,13 +13,13 @@
 //! ```
 //!
 //! - `route`: which door jobs come in through, and which one they are worked through
-//! - `task`: one job, and how it is known again whatever a door made of its payload
+//! - `task`: one job, and how it is recognized in whatever form a door gives its payload
 //! - `doors`: a submitter and a worker for each protocol, made of the clients that there are
 //! - `crew`: the threads, which go on after the server was killed
 //! - `account`: what became of each job; a job that the server accepted and nobody finished is lost
 //! - `place`: the server as a process, its folder, its ports
 //! - `process`: a child process that ends with the demo, and free ports
-//! - `cluster`: the same jobs on three nodes, of which the one that leads is killed
+//! - `cluster`: the same jobs on three nodes, whose leader is killed
 //! - `past`: the hour before, for the charts
 //! - `business`: queues as a company has them, from a seed: what the pages show afterwards
 //! - `show`: progress and the table
@@ -59,9 +59,9 @@ use self::{
 };
 use crate::{cli::DemoArgs, exit::Code, signals};
 
-/// How often it is looked how far the jobs are.
+/// How often to check how far the jobs are.
 const LOOK: Duration = Duration::from_millis(50);
-/// After so many looks without any progress the account is made all the same.
+/// After this many looks without any progress, the account is made all the same.
 const IDLE_LOOKS_MAX: u32 = 2_400;
 
 /// Runs the demo. The exit code says whether a job was lost.
@@ -74,8 +74,8 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<Code> {
     to_its_end(move || closed.close(), || perform(args, &stage))
 }
 
-/// Performs, and calls `close`, which ends all servers and removes their folder: at the end, after an
-/// error too, or when a signal wants the end.
+/// Runs `perform`, and calls `close`, which ends all servers and removes their folder: at the end, also
+/// after an error, or when a signal asks for the end.
 fn to_its_end(
     close: impl Fn() + Clone + Send + 'static,
     perform: impl FnOnce() -> anyhow::Result<Code>,
@@ -84,7 +84,7 @@ fn to_its_end(
     close_when_asked(&close, &asked).context("cannot watch for signals")?;
     let outcome = perform();
     while asked.load(Ordering::SeqCst) {
-        // A signal took the servers away. Its thread ends the program, with the code that says so.
+        // A signal has ended the servers. Its thread ends the program, with the code for that signal.
         thread::park();
     }
     close();
@@ -104,7 +104,7 @@ fn perform(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Code> {
     let outcome = run(stage, &shared, &screen);
     shared.stop();
     screen.end();
-    // Without a server nobody would come to an end soon.
+    // After an error the threads are not waited for: without a server they would not end soon.
     outcome?;
     crew.join();
     let rows = crew::audit(&shared).context("the server does not say what it has done")?;

@@ -1,9 +1,9 @@
-//! The hour before: a server that has just started has nothing in its charts.
+//! The hour before the demo, because a server that has just started has nothing in its charts.
 //!
 //! Some thousand jobs run through an engine on the demo's folder, whose clock goes from an hour ago to
 //! now in a second or two. They are real jobs in the real log, and its history is what the server
 //! reads when it starts there; they are kept for a moment only, so that none is left when it does.
-//! In the middle something goes wrong for some minutes, as it does.
+//! In the middle something goes wrong for some minutes, as in real life.
 
 use std::{
     path::Path,
@@ -35,7 +35,7 @@ use crate::client::when::now_ms;
 /// The history has a slot of this length, and so many in an hour.
 const SLOT_MS: u64 = 10_000;
 const SLOTS: u64 = 360;
-/// When one thing goes wrong, in slots.
+/// The slots in which something goes wrong.
 const TROUBLE: std::ops::Range<u64> = 205..262;
 /// Queues, and how many of a hundred jobs are theirs.
 const TRAFFIC: [(&str, u32); 6] = [
@@ -62,12 +62,12 @@ pub fn spend(folder: &Path) -> anyhow::Result<()> {
         past.engine.tick_once();
         recorder.history().look(&past.engine);
     }
-    // It writes the history down.
+    // Dropping the recorder writes the history.
     drop(recorder);
     past.engine.flush().context("cannot write the log")
 }
 
-/// A clock that goes when it is told to.
+/// A clock that moves when it is told to.
 struct Hour(AtomicU64);
 
 impl Clock for Hour {
@@ -84,7 +84,7 @@ impl Clock for Hour {
     fn accept_wall(&self) {}
 }
 
-/// Nothing is waited for.
+/// A mailbox that ignores deliveries, because nothing is waited for.
 struct Nobody;
 
 impl Mailbox for Nobody {
@@ -117,7 +117,7 @@ impl Past {
             let Some(job) = self.lease()? else { break };
             self.finish(&job, TROUBLE.contains(&slot))?;
         }
-        // Two commits a minute: each waits for the disk, and an hour should not take one long.
+        // Two commits a minute: each waits for the disk, and the hour should pass in seconds.
         if slot % 3 == 2 {
             self.engine.commit_once();
         }

@@ -18,13 +18,13 @@ use super::{
 };
 use crate::client::web::ApiRequest;
 
-/// A server whose ports were taken before it had them is tried again so often.
+/// How often to try again if other programs take the server's ports before it does.
 const START_TRIES: u32 = 5;
-/// How often it is asked whether it is ready, and how long in all: a slow disk takes its time.
+/// How often to ask the server whether it is ready, and for how long in all: a slow disk takes time.
 const READY_PAUSE: Duration = Duration::from_millis(10);
 const READY_TRIES: u32 = 12_000;
 
-/// The server, for those who have to end it: clones are the same one.
+/// The server, shared by all that may have to end it: clones are the same one.
 #[derive(Clone, Default)]
 pub struct Stage(Arc<Mutex<Option<Place>>>);
 
@@ -40,7 +40,7 @@ impl Stage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a server in a new folder, and waits until it is ready. Where its HTTP door is.
+    /// Starts a server in a new folder, and waits until it is ready. Returns where its HTTP door is.
     pub fn open(&self) -> anyhow::Result<SocketAddr> {
         let mut outcome = Err(anyhow!("no port is free"));
         for _ in 0..START_TRIES {
@@ -54,7 +54,7 @@ impl Stage {
         Err(outcome.err().unwrap_or_else(|| anyhow!("it does not start")))
     }
 
-    /// A folder, ports and a process. Who wants to end it meanwhile waits, and finds all of it.
+    /// Makes a folder, ports and a process. Holds the lock, so that `close` waits and finds all of them.
     fn start(&self) -> anyhow::Result<Addresses> {
         let mut place = self.locked();
         let folder = tempfile::Builder::new().prefix("spindle-demo-").tempdir()?;
@@ -71,7 +71,7 @@ impl Stage {
         self.locked().as_ref().map(|place| place.addresses).context("there is no server")
     }
 
-    /// Kills the server with SIGKILL, and waits until it is gone. Which process it was.
+    /// Kills the server with SIGKILL, and waits until it is gone. Returns which process it was.
     pub fn kill(&self) -> anyhow::Result<u32> {
         let mut place = self.locked();
         let place = place.as_mut().context("there is no server")?;

@@ -24,11 +24,11 @@ use crate::cli::AttachedArgs;
 /// Ports below those that the system gives to clients: a port that is free while a server is down
 /// is free when it comes back.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
-/// So many ports are tried for each door.
+/// How many ports are tried for each door.
 const PORT_TRIES: u32 = 1_000;
 /// How much of the end of a server's output stands in an error, in bytes.
 const LOG_BYTES_SHOWN: u64 = 2_000;
-/// What a command of this program says last when something went wrong begins with this.
+/// How the last line of a command of this program begins if something went wrong.
 const ERROR: &str = "error: ";
 
 /// A server. Dropping it kills it.
@@ -39,9 +39,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with these arguments, which ends when the thread that called this does. What
-    /// it says is appended to a file. What the environment sets for servers is not for this one, and
-    /// Ctrl-C at the terminal is the demo's.
+    /// Starts a program with these arguments, which ends when the thread that called this does. Its
+    /// output is appended to a file. It does not get the environment's settings for servers, nor Ctrl-C
+    /// at the terminal, which is for the demo.
     pub fn start(
         program: &Path,
         arguments: impl IntoIterator<Item = OsString>,
@@ -95,7 +95,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.kill();
     }
 }
@@ -105,11 +105,11 @@ pub fn this_program() -> anyhow::Result<PathBuf> {
     env::current_exe().context("where is this program?")
 }
 
-/// Becomes a program that the kernel kills when the thread ends that started this process.
-/// [`Process::start`] begins there: between the fork and the program nothing else can be done safely.
+/// Becomes another program, which the kernel kills when the thread that started this process ends.
+/// [`Process::start`] runs this command, because between fork and exec nothing of this can be done safely.
 pub fn attached(args: &AttachedArgs) -> anyhow::Result<std::convert::Infallible> {
     prctl::set_pdeathsig(Signal::SIGKILL).context("cannot be told of the parent's end")?;
-    // It may have ended before that.
+    // The parent may have ended before that.
     if getppid().as_raw() != args.parent {
         bail!("the parent has ended");
     }
@@ -118,9 +118,9 @@ pub fn attached(args: &AttachedArgs) -> anyhow::Result<std::convert::Infallible>
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Addresses on loopback that nobody has now.
+/// Addresses on loopback that are free now.
 pub fn free_addresses<const COUNT: usize>() -> anyhow::Result<[SocketAddr; COUNT]> {
-    // All are held until there are enough, so that none is found twice.
+    // All sockets are held until there are enough, so that no address is found twice.
     let mut held = Vec::new();
     let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); COUNT];
     for address in &mut addresses {

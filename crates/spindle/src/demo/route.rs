@@ -47,7 +47,7 @@ const fn route(submits: Door, works: Door, queue: &'static str) -> Route {
     Route { submits, works, queue }
 }
 
-/// All of them: every door submits, and none works what came through itself.
+/// All routes: every door submits, and no door works the jobs that came in through it.
 pub const ROUTES: [Route; 6] = [
     route(Door::Gearman, Door::Jobd, "resize"),
     route(Door::Workq, Door::LightJq, "mail"),

@@ -37,11 +37,11 @@ impl Screen {
 
     /// A line for people, above the bars.
     pub fn line(&self, text: String) {
-        // Nobody is left to read it when this fails.
+        // If this fails, nobody is left to read it.
         self.all.suspend(|| writeln!(io::stderr(), "{text}").ok());
     }
 
-    /// How far everybody is.
+    /// Shows how far all routes are.
     pub fn show(&self, shared: &Shared) {
         for (bar, (accepted, worked)) in self.bars.iter().zip(shared.progress()) {
             bar.set_message(format!("{accepted} accepted"));
@@ -55,7 +55,7 @@ impl Screen {
     }
 }
 
-/// Prints what became of all jobs. How many are lost.
+/// Prints what became of all jobs. Returns how many are lost.
 pub fn print_table(rows: &[(Route, Sums)], out: &mut impl Write) -> io::Result<usize> {
     let mut table = Rows::new(&["door in", "door out", "queue", "jobs", "again", "lost"]);
     let mut all = Sums::default();

@@ -1,4 +1,4 @@
-//! One job of a route, and how it is known again whatever a door made of its payload.
+//! One job of a route, and how it is recognized in whatever form a door gives its payload.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
@@ -28,7 +28,8 @@ impl Task {
         Self { queue: route.queue, number, payload: Value::Object(payload) }
     }
 
-    /// A name that no other task has: who asks twice, because an answer was lost, submits once.
+    /// A name that no other task has: a submit that is repeated because its answer was lost makes no
+    /// second job.
     pub fn key(&self) -> String {
         format!("{}-{}", self.queue, self.number)
     }

@@ -1,4 +1,4 @@
-//! How much room the disk has, and how fast it makes a write durable: what every commit waits for.
+//! How much room the disk has, and how fast it makes a write durable, which every commit waits for.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,12 +15,12 @@ use spindle_log::Room;
 use super::{Findings, said};
 use crate::config::Config;
 
-/// Measured for at most so long, and so often.
+/// The limits of the measurement, in time and in writes.
 const MEASURE_FOR: Duration = Duration::from_secs(1);
 const WRITES_MAX: usize = 500;
 /// One write: a small commit.
 const WRITE_BYTES: usize = 4096;
-/// A disk whose slowest syncs take longer is felt by everybody who submits.
+/// If a disk's slowest syncs take longer, clients that submit jobs notice it.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// Checks the disk that the data folder is on, or will be.
@@ -88,7 +88,7 @@ fn check_room(folder: &Path, config: &Config, findings: &mut Findings) {
 /// How long each of some durable writes takes. The file has no name, or loses it at once.
 fn measure(folder: &Path) -> io::Result<Vec<Duration>> {
     let file = nameless(folder)?;
-    // As the log does it: into room that is there already.
+    // Like the log, it writes into space that is allocated already.
     file.write_all_at(&vec![0; WRITE_BYTES * WRITES_MAX], 0)?;
     file.sync_all()?;
     let block = [0x5a; WRITE_BYTES];
@@ -109,7 +109,7 @@ fn nameless(folder: &Path) -> io::Result<File> {
     if without.is_ok() {
         return without;
     }
-    // Not every file system can.
+    // Not every file system has nameless files.
     let path = folder.join(format!("doctor-{}.tmp", process::id()));
     let file = options.create_new(true).open(&path)?;
     fs::remove_file(&path)?;
@@ -135,7 +135,7 @@ mod tests {
             let [finding] = &findings.0[..] else { panic!("{}", findings.0.len()) };
             (finding.verdict, finding.found.clone())
         };
-        // Of 101 writes the one slowest is left out.
+        // Of 101 writes, the slowest is left out.
         let (verdict, found) = judged(&[ms(900)]);
         assert_eq!(verdict, Verdict::Ok);
         assert!(found.contains("0.51 ms (half of them), 1.00 ms (99 of 100)"), "{found}");

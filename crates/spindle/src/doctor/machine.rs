@@ -14,7 +14,7 @@ use crate::{
     descriptors::{Connection, limit_for},
 };
 
-/// What a server takes besides what is set.
+/// The memory that a server needs beside what the settings give it.
 const MEMORY_BESIDE: u64 = 256 << 20;
 /// A clock that is further ahead of the log than this holds TTLs.
 const CLOCK_MS: u64 = 5 * 60 * 1000;
@@ -135,14 +135,14 @@ fn judge_clock(now_ms: u64, newest_ms: Option<u64>, findings: &mut Findings) {
     }
 }
 
-/// Looks whether the wall clock goes with the one that nobody sets.
+/// Checks whether the wall clock keeps pace with the monotonic one.
 fn check_steady(findings: &mut Findings) {
     const LOOK: Duration = Duration::from_millis(100);
     const APART: Duration = Duration::from_millis(50);
     let (wall, steady) = (SystemTime::now(), Instant::now());
     std::thread::sleep(LOOK);
     let passed = steady.elapsed();
-    // Asked for last, so that being stopped in between only makes it the longer one.
+    // Read last, so that a pause of the thread in between can only make this one longer.
     let Ok(by_wall) = wall.elapsed() else {
         findings.warn("clock", "it was set back just now", "keep it by NTP, which slews it");
         return;

@@ -143,7 +143,7 @@ fn check_validity(path: &Path, now: SystemTime, findings: &mut Findings) {
 }
 
 fn check_purpose(path: &Path, findings: &mut Findings) {
-    // What cannot be read is told with when it is valid.
+    // A file that cannot be read is reported by the check of its validity.
     if may_sign(path).unwrap_or(false) {
         let found = format!(
             "{} may sign others (CA:TRUE): some clients refuse it from a server, Spindle's own too",

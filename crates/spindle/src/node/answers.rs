@@ -1,4 +1,4 @@
-//! What a node answers over HTTP by itself, whoever leads.
+//! Requests over HTTP that each node answers itself, whichever node leads.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use spindle_cluster::{LocalAnswer, Node, Reply};
 
 const ALIVE: &str = r#"{"status":"ok"}"#;
 
-/// Answers of a follower about this node. Where clients have to say who they are, the leader answers what not
-/// everybody may know.
+/// Answers of a follower about this node. If clients have to authenticate, the leader answers requests that not
+/// everybody may make.
 pub(super) fn of(node: &Node, asks: bool) -> LocalAnswer {
     let node = node.clone();
     Arc::new(move |path| match path {
@@ -33,7 +33,7 @@ fn json(status: &'static str, body: String) -> Reply {
     Reply { status, content_type: "application/json", body }
 }
 
-/// The same of a node in front of whose shards a router stands.
+/// The same of a node with shards, which a router stands in front of.
 pub(super) fn of_shards(nodes: &[Node], asks: bool) -> Router {
     let of_ready: Arc<[Node]> = nodes.into();
     let of_cluster = Arc::clone(&of_ready);

@@ -1,4 +1,4 @@
-//! What a node does while it leads: the doors are open on its engine, and what only a leader has runs.
+//! What a node does while it leads: it opens the doors on its engine and runs what only a leader has.
 
 use std::net::TcpStream;
 use std::sync::mpsc::Receiver;
@@ -86,7 +86,7 @@ impl Running {
         let recorder = Recorder::start(engine, Some(config.data.clone()));
         let recorder = recorder.context("cannot start threads")?;
         starts::webhooks(config);
-        // Those of an earlier leadership are counted no more.
+        // Connections of an earlier leadership are not counted any more.
         let places = Places::new(config.place_limits(parts.connections_max));
         let street = Street {
             resolved: parts.resolved,
@@ -128,7 +128,7 @@ fn wait(parts: &Parts<'_>, epoch: u64, inbox: &Receiver<Event>) -> Why {
             Ok(Event::StepDown) => return Why::StepDown,
             Ok(Event::Failed(of, failure)) if of == epoch => return why_failed(&failure),
             Ok(Event::Reload) => parts.reload(),
-            // Of an earlier leadership.
+            // Left over from an earlier leadership.
             Ok(Event::Failed(..) | Event::Closed | Event::Followed(_) | Event::ShardEnded) => {}
             Err(_) => return Why::Failed("nothing watches over the server any more".to_owned()),
         }
@@ -174,8 +174,8 @@ fn step_down(
     Ok(if ends { Ended::Server } else { Ended::Leadership })
 }
 
-/// Ends all connections in order, unless the log fails or is lost meanwhile. Says that, and whether the
-/// process is to end.
+/// Ends all connections in order, unless the log fails or is lost meanwhile. Returns why, if it does, and
+/// whether the process is to end.
 fn close(
     parts: &Parts<'_>,
     doors: &Doors,
@@ -188,7 +188,7 @@ fn close(
             if !doors.shutdown(timeout) {
                 tracing::warn!("some answers were not ready in time; see --shutdown-timeout");
             }
-            // The other thread waits for it.
+            // The loop below waits for this event.
             drop(parts.events.send(Event::Closed));
         });
         let mut ends = false;

@@ -18,15 +18,15 @@ use crate::{
 
 /// What happens to a node.
 pub(super) enum Event {
-    /// Somebody wants the server to end.
+    /// A signal asks the server to end.
     Signal(Ending),
-    /// Somebody wants files to be read anew.
+    /// A signal asks for files to be read anew.
     Reload,
     /// Following has ended: this node leads, or cannot follow.
     Followed(Box<Result<Leadership, FollowError>>),
     /// The engine of an epoch has failed.
     Failed(u64, Failure),
-    /// Somebody wants another node to lead.
+    /// A request asks for another node to lead.
     StepDown,
     /// All connections of a leader are closed.
     Closed,
@@ -34,7 +34,7 @@ pub(super) enum Event {
     ShardEnded,
 }
 
-/// What a life on one log needs, and what lives as long.
+/// What a life on one log needs. It lives as long as that life.
 pub(super) struct Parts<'a> {
     pub resolved: &'a Resolved,
     pub tls: &'a Tls,
@@ -42,15 +42,15 @@ pub(super) struct Parts<'a> {
     pub budgets: &'a Budgets,
     pub connections_max: usize,
     pub listeners: Listeners,
-    /// Which of several logs it is; none of the only one.
+    /// Which of several logs it is; `None` if there is only one.
     pub shard: Option<u8>,
     pub node: Node,
     /// This process's nodes at all shards; none where there is one log.
     pub seats: Vec<Node>,
-    /// What its web pages ask, if that is more than this log.
+    /// What its web pages query, if that is more than this log.
     pub pages: Option<Pages>,
     pub threshold: Threshold,
-    /// What hands clients on to the leader, of doors that are this log's own.
+    /// Hands clients on to the leader, for doors that belong to this log alone.
     pub passage: Option<Passage>,
     pub events: Sender<Event>,
 }
@@ -102,8 +102,8 @@ fn follow(
                 tracing::info!(shard = parts.shard, "{}: stopping", ending.name);
                 notify(&[NotifyState::Stopping]);
                 parts.node.stop();
-                // Whoever campaigns on a log that is out of reach does not come back: the process ends
-                // all the same, and nobody was answered.
+                // A campaign on a log that is out of reach may not return. The process ends all the same:
+                // no client has been answered.
                 while let Ok(event) = inbox.recv_timeout(STOP_TIME) {
                     if let Event::Followed(followed) = event {
                         drop(followed);
@@ -113,7 +113,7 @@ fn follow(
                 return Ok(None);
             }
             Ok(Event::Reload) => parts.reload(),
-            // Of an earlier leadership.
+            // Left over from an earlier leadership.
             Ok(Event::Failed(..) | Event::StepDown | Event::Closed | Event::ShardEnded) => {}
             Err(_) => return Err(anyhow!("nothing watches over the server any more")),
         }

@@ -1,9 +1,9 @@
 //! A server that is one node of several on a shared log: it follows, leads, and follows again, in one
 //! process and at the same addresses. With shards it does that on several logs at once.
 //!
-//! The addresses of the doors are claimed once (`listeners`). On one log, a [`Passage`] accepts there and
-//! hands clients on while the node follows; what it leads with (`leading`) accepts there while it leads.
-//! On several (`shards`) routers accept there, and each log has doors that listen nowhere.
+//! The addresses of the doors are claimed once (`listeners`). On one log, a [`Passage`] accepts connections
+//! there and hands clients on while the node follows; while it leads, its own doors (`leading`) accept there.
+//! On several logs (`shards`), routers accept there, and each log has doors that do not listen.
 //! Signals, failures and requests to step down come as [`Event`]s to one thread of each log, which runs its
 //! life (`life`).
 
@@ -45,7 +45,7 @@ use crate::{
 };
 use life::{Event, Parts, live};
 
-/// What all logs of a process share, and what lives as long as the process.
+/// What all logs of a process share. It lives as long as the process.
 struct Base {
     tls: Tls,
     entrance: Entrance,
@@ -55,11 +55,11 @@ struct Base {
 }
 
 impl Base {
-    /// With what sends traces, if somebody takes them: that ends last.
+    /// Returns the exporter of traces separately, if there is one, because it has to end last.
     fn begin(config: &Config) -> anyhow::Result<(Base, Option<Exporter>)> {
         let tls = Tls::load(config)?;
         let entrance = Entrance::open(config)?;
-        // Whether they can be sent is said now, not when this node first leads.
+        // Whether webhooks can be sent should be known now, not when this node first leads.
         webhooks::prepare(config)?;
         own_folder(config)?;
         let exporter = traces::start(config, host_name())?;
@@ -160,7 +160,8 @@ fn greet(resolved: &Resolved, node: &Node, addresses: &Addresses) {
     notify(&[NotifyState::Ready]);
 }
 
-/// The folder for what this node keeps for itself. One that has a log in it may have been meant to be served.
+/// Makes the folder for this node's own files. Warns if there is a log in it, which may have been meant to be
+/// served.
 fn own_folder(config: &Config) -> anyhow::Result<()> {
     let folder = config.data.display();
     std::fs::create_dir_all(&config.data)
@@ -191,7 +192,7 @@ fn watch_signals(events: &Sender<Event>) -> anyhow::Result<()> {
 
 type Addresses = Vec<(&'static str, SocketAddr)>;
 
-/// Claims the addresses of doors that clients may come to whoever leads.
+/// Claims the addresses of doors that clients may connect to whichever node leads.
 fn claim(
     doors: impl Iterator<Item = (&'static str, SocketAddr)>,
 ) -> anyhow::Result<(Listeners, Addresses)> {
@@ -220,7 +221,7 @@ fn cluster_listener(
     claimed.map(Some).map_err(|source| not_bound(BindError { door, addr, source }))
 }
 
-/// Makes the node of one log. `cluster` is where the cluster's address is.
+/// Makes the node of one log. `cluster` is the address for other nodes.
 fn start_node(
     config: &Config,
     tls: &Tls,
@@ -247,7 +248,7 @@ fn start_carrier() -> anyhow::Result<Carrier> {
     Carrier::start().context("cannot start what hands clients on to the leader")
 }
 
-/// Begins to hand on the clients of doors whose sockets are kept. `answer` is for HTTP.
+/// Begins to hand on the clients of doors whose sockets are kept. `answer` answers HTTP requests that need no leader.
 fn pass(
     carrier: &Carrier,
     threshold: &Threshold,

@@ -1,4 +1,4 @@
-//! Web pages of a cluster with shards: those of the first shard's leader, which ask all shards.
+//! Web pages of a cluster with shards: the leader of the first shard serves them and queries all shards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ pub(super) struct ShardsPulse {
 }
 
 impl ShardsPulse {
-    /// Of the shards that these nodes follow and lead.
+    /// The pulse of the shards that these nodes follow and lead.
     pub fn of(nodes: &[Node]) -> Arc<ShardsPulse> {
         let (nodes, moved) = (nodes.to_vec(), watch::Sender::new(()));
         Arc::new(ShardsPulse { nodes, position: AtomicU64::new(0), moved })
     }
 
-    /// Looks whether something has happened, and says so. To be called now and then.
+    /// Checks whether something has happened, and notifies pages if so. To be called now and then.
     pub fn look(&self) {
         let position = self.position();
         if self.position.swap(position, Ordering::Relaxed) != position {

@@ -1,4 +1,4 @@
-//! The doors of a node whose queues are on several logs: routers, at the addresses that clients come to.
+//! The doors of a node whose queues are on several logs: routers, at the addresses that clients connect to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Routers {
 }
 
 impl Routers {
-    /// Claims the addresses of the doors, and routes who comes there.
+    /// Claims the addresses of the doors, and routes their clients.
     pub fn open(
         resolved: &Resolved,
         base: &Base,
@@ -68,13 +68,13 @@ impl Routers {
         Ok(routers)
     }
 
-    /// Where clients come to.
+    /// The addresses that clients connect to.
     pub fn local_addrs(&self) -> Vec<(&'static str, SocketAddr)> {
         let http = self.http.iter().map(|http| ("http", http.local_addr()));
         self.lines.local_addrs().iter().copied().chain(http).collect()
     }
 
-    /// What web pages ask.
+    /// What web pages query.
     pub fn pages(&self) -> &Pages {
         &self.pages
     }
@@ -84,7 +84,7 @@ impl Routers {
         self.pulse.look();
     }
 
-    /// Routes by where queues are that were moved, from now on.
+    /// From now on, routes requests for queues that were moved to their new shards.
     pub fn follow_moves(&self, moved: &[Whereabouts]) {
         let spread = |it: &Whereabouts| {
             let (drains, to) = (it.drains.map(Shard), Shard(it.to));
@@ -95,7 +95,7 @@ impl Routers {
         }
     }
 
-    /// Ends all connections in order, at most this long.
+    /// Ends all connections in order, within this time.
     pub fn shutdown(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         self.http.iter().for_each(Handle::begin_shutdown);
@@ -139,7 +139,7 @@ fn lines(
     doors.into_iter().map(bind).collect()
 }
 
-/// The router of HTTP, at its address. What is asked about this node it answers itself.
+/// The router of HTTP, at its address. It answers requests about this node itself.
 fn http(
     config: &Config,
     base: &Base,
@@ -156,7 +156,7 @@ fn http(
     let own = answers::of_shards(nodes, config.asks(addr));
     let names = Names::new(bound.local_addr().ip()).with_hosts(config.http_hosts.clone());
     let routes = Router::new().merge(own).merge(router.router());
-    // What it hands on is counted where it comes to.
+    // Forwarded requests are counted by the shard that receives them.
     let site = Site::with(routes, names, base.entrance.door(config, addr), None);
     let limits =
         listen::Limits { head_time: config.http_idle_timeout, ..listen::Limits::default() };

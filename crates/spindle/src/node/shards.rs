@@ -106,7 +106,7 @@ struct Shards<'a> {
     spans: Option<Arc<dyn SpanSink>>,
     carrier: &'a Carrier,
     seats: Vec<Node>,
-    /// Where clients come to.
+    /// The addresses that clients connect to.
     addresses: Vec<(&'static str, SocketAddr)>,
     events: &'a Sender<Event>,
 }
@@ -127,7 +127,7 @@ impl Shards<'_> {
         thread::scope(|scope| {
             let (mut lives, mut failed) = (Vec::new(), Ok(()));
             for ((node, threshold), shard) in nodes.into_iter().zip(thresholds).zip(0..) {
-                // Jobd's master keeps nothing in the log: one shard has it.
+                // The jobd master keeps nothing in the log, so one shard is enough for it: the first.
                 let listeners = masters.take().unwrap_or_default();
                 let (events, heard) = channel();
                 let pages = (shard == 0).then(|| routers.pages().clone());
@@ -135,7 +135,7 @@ impl Shards<'_> {
                 let (own, first) = (events.clone(), first.clone());
                 let body = move || {
                     let ended = self.live_on(life, own, &heard, &first);
-                    // Nobody listens when the process is ending anyway.
+                    // If the process is ending anyway, nobody listens.
                     drop(self.events.send(Event::ShardEnded));
                     ended
                 };
@@ -182,7 +182,7 @@ impl Shards<'_> {
             .transpose()?;
         let asked = events.clone();
         node.on_step_down(move || drop(asked.send(Event::StepDown)));
-        // Whether there are so many shards is known when the first one is: before that none is begun.
+        // The first shard's log tells how many shards there are, so no other shard is begun before it.
         if shard > 0 && !first.wait_until_begun() {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl Shards<'_> {
             shard: Some(shard),
             node,
             seats: self.seats.clone(),
-            // Sessions of people are in one place, wherever they come to.
+            // The sessions of web pages are in one place, whichever node a browser connects to.
             pages,
             threshold,
             passage,
@@ -213,7 +213,7 @@ impl Shards<'_> {
         let config = &mut resolved.config;
         config.data = config.data.join(format!("shard-{shard}"));
         config.jobd_master = config.jobd_master.filter(|_| shard == 0);
-        // What is said of the process's memory is shared out.
+        // This setting is for the whole process, so each shard gets its share.
         config.payload_memory_bytes /= u64::from(config.shards);
         resolved
     }
@@ -246,7 +246,7 @@ impl Shards<'_> {
             None => routers.abort(),
         }
         for (events, _) in &lives {
-            // Of one that has ended already nobody listens.
+            // A life that has ended already does not receive it.
             drop(events.send(Event::Signal(ending.unwrap_or(Ending::OF_FAILURE))));
         }
         let ended = lives.into_iter().map(|(_, thread)| {
@@ -257,7 +257,7 @@ impl Shards<'_> {
     }
 }
 
-/// How often it is looked which queues are to move on.
+/// How often to check which queues are to move on.
 const MOVED_EVERY: Duration = Duration::from_millis(100);
 
 /// The body of the thread that moves queues on, and tells routers where they are.
@@ -276,6 +276,6 @@ struct Life {
     node: Node,
     threshold: Threshold,
     listeners: Listeners,
-    /// What its web pages ask, if it has any.
+    /// What its web pages query, if it has any.
     pages: Option<Pages>,
 }

@@ -80,7 +80,7 @@ impl Server {
         let body = move || {
             let ended = serve(&resolved, opens, own, &inbox);
             if let Err(error) = &ended {
-                // The test would wait in vain, and not say why.
+                // Otherwise the test would wait in vain without saying why.
                 eprintln!("{name}: {}", exit::whole(error));
             }
             ended
@@ -173,7 +173,7 @@ fn clients_of_both_nodes_reach_the_leader_and_it_changes_hands() {
         "{log}"
     );
 
-    // Whoever is asked, the leader steps down. Asked once: a second time would be the next one's turn.
+    // Any node may be asked, and the leader steps down. Asked only once: a second request would be for the next leader.
     let (before, stepped_down) = (cluster["epoch"].as_u64().unwrap(), leader.name);
     let answered = follower.ask("POST /api/v1/cluster/step-down", &Value::Null);
     assert_eq!(answered.unwrap().0, 202);

@@ -1,4 +1,4 @@
-//! What is shown, and what a person has been asked. No I/O.
+//! The state of the screen, and the question that a person has been asked. No I/O.
 
 use super::{
     detail,
@@ -41,7 +41,7 @@ pub struct App {
     pub server: Server,
     /// What is shown.
     pub view: View,
-    /// Whose jobs are listed; none is those of all queues.
+    /// The queue whose jobs are listed; `None`: those of all queues.
     pub queue: Option<QueueName>,
     /// Which of [`STATUSES`].
     pub status: usize,
@@ -195,7 +195,7 @@ impl App {
         }
     }
 
-    /// The row that was selected stays it, wherever it is now.
+    /// The row that was selected stays selected, wherever it is now.
     fn list(&mut self, server: Server, sheet: Sheet) {
         self.server = server;
         let before = self.row().map(|row| row.name.clone());

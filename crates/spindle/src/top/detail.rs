@@ -83,7 +83,7 @@ fn escaped_lines(text: &str) -> Vec<String> {
     text.lines().map(escape).collect()
 }
 
-/// Bytes that are no text, as numbers and as far as they are letters.
+/// Bytes that are not text, as numbers and as letters, with a dot for each that is no letter.
 fn dump(bytes: &[u8]) -> Vec<String> {
     let line = |bytes: &[u8]| {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,5 @@
-//! Puts the app on a screen of any size: what finds no room is left out, and the screen says so.
+//! Puts the app on a screen of any size: parts that do not fit are left out, and the screen says
+//! so.
 
 use ratatui::{
     Frame,

@@ -24,7 +24,7 @@ use crate::{
 pub const EVERY: Duration = Duration::from_secs(2);
 /// Items of one page of a list. The server has its own maximum for workers.
 const PAGE: u32 = 200;
-/// So many bytes of a payload are read in a list, and for one job.
+/// How many bytes of a payload are read in a list, and for one job.
 const PREVIEW_BYTES: u32 = 120;
 const PAYLOAD_BYTES: u32 = 4_096;
 
@@ -130,7 +130,7 @@ impl Feed {
 
     /// Tells it what to do. It is done at once, if the server answers.
     pub fn order(&self, order: Order) {
-        // The thread lives as long as somebody orders.
+        // The thread lives as long as this sender, so sending does not fail.
         let _ = self.orders.send(order);
     }
 
@@ -148,7 +148,7 @@ fn serve(native: &Native, orders: &Receiver<Order>, says: &Sender<Update>) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // Of several that came while the server was asked, the last that is to be shown counts.
+        // Of several orders that came while the server was asked, the last view counts.
         while let Some(order) = next {
             match order {
                 Order::Show(other) => wanted = other,

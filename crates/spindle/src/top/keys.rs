@@ -7,7 +7,7 @@ use super::{
     feed::{Change, Order},
 };
 
-/// The keys, for people: in the order in which they are worth knowing.
+/// The keys, for people: the most useful ones first.
 pub const HELP: [(&str, &str); 12] = [
     ("q, Ctrl-C", "end"),
     ("1 2 3", "queues, workers, jobs of all queues"),
@@ -26,7 +26,7 @@ pub const HELP: [(&str, &str); 12] = [
 /// Rows of one page of the screen, whatever its height is.
 const ROWS: isize = 10;
 
-/// Does what a key means; what the server is to be asked for then.
+/// Does what a key means. Returns what the server is to be asked for then.
 pub fn press(app: &mut App, key: KeyEvent) -> Option<Order> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -80,7 +80,7 @@ pub fn press(app: &mut App, key: KeyEvent) -> Option<Order> {
     None
 }
 
-/// Looks closer at the selected row.
+/// Opens the selected row.
 fn open(app: &mut App) -> Option<Order> {
     let row = app.row()?.clone();
     match app.view {

@@ -13,8 +13,8 @@
 //! - `screen`: the terminal, which is always given back as it was: at the end, at a signal, and
 //!   when the program panics
 //!
-//! Whatever comes from jobs goes through `output::escape` before it is drawn. A server that does
-//! not answer keeps nobody from the keys: only the feed's thread waits for it.
+//! All text that comes from jobs goes through `output::escape` before it is drawn. The keys work even
+//! if the server does not answer: only the feed's thread waits for it.
 
 mod app;
 mod detail;
@@ -43,7 +43,7 @@ use crate::{
     signals::{self, Ending},
 };
 
-/// How long a key is waited for before it is looked whether the server has said something.
+/// How long to wait for a key before checking whether the server has answered.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Shows a server until a person ends it, or a signal does.
@@ -54,13 +54,13 @@ pub fn top(args: &TopArgs) -> anyhow::Result<Code> {
         return Err(Failure::with(Code::Usage, message));
     }
     let native = Native::at(&args.reach)?;
-    // What is wrong with the address or the token is said like any command says it.
+    // Errors of the address or the token are reported here, as by any other command.
     let server = native.ask(ApiRequest::get("/api/v1/server"), "server")?;
     let app = App::new(native.place(), server);
     let ending = Arc::<OnceLock<Ending>>::default();
     let seen = Arc::clone(&ending);
     let first = move |signal| {
-        // There is one first signal.
+        // Only the first signal gets here, so nothing is set yet.
         let _ = seen.set(signal);
     };
     signals::watch(first, |_| screen::restore()).context("cannot watch for signals")?;
@@ -73,7 +73,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<Code> {
     }
 }
 
-/// Until a person ends it, or a signal does. The terminal is given back then.
+/// Runs until a person ends it, or a signal does. The terminal is given back then.
 fn run(
     mut screen: Screen,
     mut app: App,

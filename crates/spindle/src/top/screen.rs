@@ -25,8 +25,8 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back; also where nobody has it.
+/// Gives the terminal back. Does nothing if it was not taken over.
 pub fn restore() {
-    // It may be gone.
+    // The terminal may be gone.
     let _ = ratatui::try_restore();
 }

@@ -12,7 +12,7 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// So much of a payload stands in a row.
+/// How many letters of a payload stand in a row.
 const PREVIEW_LETTERS: usize = 100;
 
 /// A column.
@@ -168,7 +168,7 @@ fn queue_row(queue: &Queue) -> Row {
     Row { name: name.to_string(), queue: Some(name), is_paused, cells }
 }
 
-/// The larger unit of an age: seven letters have to do.
+/// An age in its larger unit only, because it has to fit into seven letters.
 fn age(ms: u64) -> String {
     let seconds = ms / 1_000 * 1_000;
     lasting(seconds.max(1_000)).split(' ').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! The records that a repair takes out of the log, or the next start behind its end.
+//! The records that a repair takes out of the log, or that the next start removes behind its end.
 
 use std::collections::BTreeSet;
 

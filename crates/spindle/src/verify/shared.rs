@@ -1,8 +1,8 @@
 //! A log that servers share: read from its first to its last record, while nodes may be at work on it.
 //!
-//! Nothing is written, made or asked of the nodes. Records count as they do for a node: one that a deposed leader has
-//! written behind its successor's first one is left out, and told. What a node would take from the log's servers unseen
-//! is looked at here: each entry of each record has a checksum.
+//! Nothing is written or made, and the nodes are not asked. Records count as they do for a node: a record that a
+//! deposed leader has written behind its successor's first one is left out and reported. A node takes the entries of
+//! records from the log's servers unchecked; here the checksum of each entry is checked.
 
 use std::io;
 
@@ -80,13 +80,13 @@ impl Verdict {
 
 struct Report {
     first: Position,
-    /// Behind the last record that was read and is what should be there.
+    /// The position behind the last record that was read and is the right one.
     next: Position,
     bytes: u64,
     contents: Contents,
     /// Records that do not count.
     fenced: Vec<u64>,
-    /// Records of which bytes of payloads or results are damaged.
+    /// Records that have damaged bytes of payloads or results.
     damaged_parts: Vec<Position>,
     /// The first record that should be there and is not, and why.
     damage: Option<(Position, String)>,

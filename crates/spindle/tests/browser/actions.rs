@@ -128,7 +128,7 @@ fn targets_of_jobd_are_paused_and_workers_that_come_are_seen() {
     browser.open_live("/jobd");
     browser.says("Workers of jobd are here once they register at the master");
     served.jobd_worker("srv-1", &[("mail", 5, 3)]);
-    // Nothing loads the page again, and nothing is in the server's log.
+    // The page is not loaded again, and the change is not in the server's log.
     browser.says("srv-1");
     assert!(browser.is_same_page());
     let paused = |served: &Served| served.jobd_workers[0].paused();
@@ -153,7 +153,7 @@ fn a_form_is_not_replaced_while_somebody_fills_it_in() {
     browser.open_live("/jobs");
     browser.type_into("main input[name=queue]", "ma");
     let id = served.submit(&json!({ "queue": "mail" }));
-    // Another feed of this browser hears that something has happened: so has that of the page.
+    // Once another feed of this browser has been notified, the page's feed has been, too.
     let heard = "const done = arguments[0];
         const feed = new EventSource('/live');
         feed.addEventListener('open', () => fetch('/api/v1/queues/other/pause', { method: 'POST' }));

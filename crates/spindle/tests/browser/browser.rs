@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http::Request;
 
-/// What keeps it from doing anything but what it is asked for, as any user, in any container.
+/// Flags that keep it from doing anything on its own, and let it run as any user, in any container.
 const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
@@ -46,8 +46,8 @@ impl Screen {
 /// How often chromedriver is started before it is given up.
 const STARTS_MAX: usize = 10;
 
-/// Starts chromedriver on a port that is free, and returns the port. It takes one that is free in IPv6
-/// and ends if somebody has the same one in IPv4, which other tests beside it often have.
+/// Starts chromedriver on a free port, and returns the port. It takes one that is free in IPv6, and
+/// ends if the same one is taken in IPv4, as it often is by other tests at the same time.
 fn chromedriver() -> (Program, String) {
     let mut all_said = String::new();
     for _ in 0..STARTS_MAX {
@@ -118,7 +118,7 @@ impl Browser {
         browser
     }
 
-    /// A request of the session's; what is wrong with it as words.
+    /// A request in the session; an error is a text.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let url = format!("http://{}{}{path}", self.address, self.session);
         let body = if body.is_null() { String::new() } else { body.to_string() };

@@ -9,7 +9,7 @@ use spindle_testkit::{HttpRequest, JobdWorker, SpindleServer, wait_until};
 
 use crate::pages::encoded;
 
-/// Names that are markup, paths, escapes, or turn what stands behind them around.
+/// Names that are markup, paths, escapes, or reverse the direction of the text behind them.
 pub const HOSTILE: [&str; 6] = [
     "<script>alert(1)</script>",
     "../..",
@@ -36,7 +36,7 @@ impl Served {
         Served { http: server.address_of("http"), jobd_workers: Vec::new(), server }
     }
 
-    /// One as people have it: several queues, of which some have something wrong.
+    /// A realistic server: several queues, some of them with something wrong.
     pub fn sample() -> Served {
         let mut served = Served::empty(&[]);
         served.fill();

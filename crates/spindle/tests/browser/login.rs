@@ -1,4 +1,4 @@
-//! Who may come in, in a browser with real cookies.
+//! Logging in, in a browser with real cookies.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -101,7 +101,7 @@ fn a_form_of_another_site_changes_nothing() {
     );
     browser.open_url(&foreign_site(form));
     browser.press("Win");
-    // The cookie did not come along, and what came was from elsewhere.
+    // The browser did not send the cookie, and the request came from another site.
     wait_until("the answer", || browser.at() == "/queue/pause");
     browser.open("/queue?queue=mail");
     browser.says("running");

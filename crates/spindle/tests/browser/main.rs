@@ -1,6 +1,6 @@
 //! The web pages of a real server in a real browser: Debian's Chromium without a screen, driven
-//! through chromedriver. `cargo xtask test` installs both, and axe-core, which looks for what keeps
-//! people from reading or using a page.
+//! through chromedriver. `cargo xtask test` installs both, and axe-core, which looks for obstacles to
+//! reading or using a page.
 
 #[cfg(test)]
 mod actions;

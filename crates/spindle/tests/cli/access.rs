@@ -1,4 +1,4 @@
-//! Who may come in to a server: its tokens, its rule for addresses, and what the commands present.
+//! Authentication at a server: its tokens, its rule for addresses, and what the commands present.
 
 use std::{
     fs,
@@ -77,7 +77,7 @@ fn status(address: &str, token: &str, head: &str, body: &str) -> u16 {
     HttpRequest::send_with(address, head, &headers, body).answer().0
 }
 
-/// Refused at the start, with this in what it says.
+/// The server refuses these arguments at its start, with a message that has this part.
 #[track_caller]
 fn refused(arguments: &[&str], part: &str) {
     let output = spindle(&[&["serve"][..], arguments].concat()).output().unwrap();

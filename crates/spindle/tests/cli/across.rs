@@ -171,7 +171,7 @@ fn a_worker_of_the_api_learns_of_a_cancel_whatever_it_says_of_the_lease() {
     let address = served.address_of("http");
     let follower = HttpRequest::send(&address, "GET /api/v1/jobs/1/events", "");
     cancel(&served);
-    // It is not told to end: the end of the job ends it.
+    // The follower is not told to end: its stream ends with the job.
     let (status, events) = follower.answer();
     let ended = events.find("event: ended").map(|at| &events[at..]).unwrap_or_default();
     assert!(status == 200 && ended.contains(r#""status":"dead""#), "{events}");
@@ -224,7 +224,7 @@ fn a_worker_of_gearman_learns_of_a_cancel_with_the_next_packet_about_the_job() {
     let warning = Request::WorkWarning { handle: one.clone(), data: data.clone() };
     worker.send(&status).unwrap();
     worker.send(&warning).unwrap();
-    // They are answered by nothing: what is answered behind them came behind them.
+    // They have no answers: once the request sent after them is answered, they have come in.
     worker.send(&Request::Echo { data: data.clone() }).unwrap();
     assert_eq!(worker.receive().unwrap(), Response::Echo { data: data.clone() });
     shows_progress(&served, "30", "100");
@@ -272,7 +272,7 @@ fn a_client_of_jobq_learns_of_a_cancel_with_the_next_state() {
     let state = "POST /api/v0/job/1/state";
     let (status, answer) = ask_with(&served, state, "", &json!(["DONE"]));
     assert_eq!((status, &answer["code"]), (409, &json!("job_finished")), "{answer}");
-    // The log of events stays open to whoever keeps it.
+    // The worker may still add to the job's log of events.
     ask(&served, "POST /api/v0/job/1/event", &json!(["stopped"]));
     is_cancelled(&served);
 }
@@ -320,7 +320,7 @@ fn tenant(payload: &[u8]) -> String {
     payload["tenant"].as_str().unwrap().to_owned()
 }
 
-/// Whose jobs a worker of the API gets.
+/// The tenants whose jobs a worker of the API gets, in order.
 fn api_takes(served: &Served) -> [Value; 4] {
     TURNS.map(|_| {
         let lease = ask(served, "POST /api/v1/lease", &json!({ "queues": ["q"] }));
@@ -365,7 +365,7 @@ fn a_job_of_a_lost_worker_waits_for_its_tenants_next_turn() {
     fair(&served);
     let mut client = gearman(&served);
     TENANTS.iter().for_each(|name| gearman_job(&mut client, &payload(name)));
-    // Each of these workers is gone before the next one comes, and its job is ready again.
+    // Each of these workers disconnects before the next one comes, and its job is ready again.
     let takes_and_goes = |name: &str| {
         assert_eq!(tenant(&gearman_take(&mut gearman_worker(&served)).1), name);
         wait_until("nobody has a job", || {

@@ -24,7 +24,7 @@ impl Talk {
         Talk(stream)
     }
 
-    /// Sends what has no answer.
+    /// Sends a request that has no answer.
     fn say(&mut self, request: impl AsRef<[u8]>) {
         self.0.write_all(request.as_ref()).unwrap();
     }
@@ -176,8 +176,8 @@ fn uses_the_jobd_master(served: &Served) {
     client.ask(message(json!([0, { "no": 4, "type": "poke", "data": "hushed" }])), "missing");
 }
 
-/// A server that asks everybody who they are, and logs all it can, was used through every door; what
-/// it said.
+/// The log of a server that requires authentication and logs everything, after it was used through
+/// every door.
 fn said_at_every_door() -> String {
     let digest = Digest::of(b"hushed-token").unwrap();
     let tokens = TokensFile::of(&format!(

@@ -1,4 +1,4 @@
-//! Limits on connections, of a real server: who finds no place, and what the others notice of it.
+//! Limits on connections of a real server: which clients are refused, and what the others notice.
 
 use std::{
     fs,

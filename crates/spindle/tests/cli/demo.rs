@@ -30,7 +30,7 @@ impl Demo {
                 .arg("demo")
                 .args(arguments)
                 .env("TMPDIR", temporary.path())
-                // What is set for servers and commands of this machine is not for the demo.
+                // The environment's settings for servers and commands must not affect the demo.
                 .env("SPINDLE_URL", "http://127.0.0.1:1")
                 .env("SPINDLE_SERVE_HTTP", "127.0.0.1:1")
                 .stdin(Stdio::piped())
@@ -94,7 +94,7 @@ fn the_pages_show_a_company_until_somebody_presses_enter() {
         let queues = queues["queues"].as_array().unwrap().iter();
         queues.map(|queue| queue["jobs"][status].as_u64().unwrap()).sum::<u64>()
     };
-    // Those of the routes are done, two of a flow, and 32 of a batch; a job that was submitted
+    // The jobs of the routes are done, two of a flow, and 32 of a batch; a job that was submitted
     // twice around the crash is one more.
     assert!((46..=48).contains(&count("done")), "{queues}");
     let counts = ["dead", "leased", "scheduled", "parked", "blocked"].map(count);

@@ -25,7 +25,7 @@ fn has(found: &[Value], check: &str, verdict: &str, part: &str) {
     let texts: Vec<_> =
         found.iter().filter(is_it).map(|it| it["found"].as_str().unwrap()).collect();
     assert!(texts.iter().any(|text| text.contains(part)), "{check} {verdict} {part}: {found:?}");
-    // Whatever is not as it should be comes with what to do.
+    // Every finding that is not `ok` has advice.
     assert!(found.iter().all(|it| (it["verdict"] == "ok") == it["advice"].is_null()), "{found:?}");
 }
 

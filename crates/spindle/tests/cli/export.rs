@@ -102,14 +102,14 @@ fn an_export_that_was_cut_off_anywhere_goes_on() {
         assert_eq!(lines(&cut).last(), lines(&file).last());
         assert_eq!(lines(&cut).len(), lines(&file).len());
     }
-    // What stands behind the last whole line goes, however long it is.
+    // Bytes behind the last whole line are removed, however many there are.
     fs::write(&cut, [&whole[..end / 2], &[b'x'; 100_000]].concat()).unwrap();
     output_of(&from, &["export", &cut]);
     assert_eq!(lines(&cut).len(), lines(&file).len());
     fs::write(&cut, &whole[..end / 2]).unwrap();
     let (code, said) = ended(&from, &["export", &cut, "--all"]);
     assert!(code == 2 && said.contains("begun with another --all"), "{said}");
-    // Payloads are for nobody else.
+    // Only the owner may read payloads.
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     for foreign in ["notes\n", "{}\n", "x", "{\"type\":\"job\",\"id\":1}\n"] {
         fs::write(&cut, foreign).unwrap();
@@ -178,15 +178,15 @@ fn a_job_that_is_refused_stops_the_import_before_it_unless_it_may_be_passed_over
         (output.status.code(), &done["existing"], &done["refused"]),
         (Some(1), &2.into(), &1.into())
     );
-    // The other way: what was in the way is gone.
+    // The other case: the obstacle is gone.
     fs::remove_file(format!("{file}.imported")).unwrap();
     output_of(&to, &["delete", taken.trim()]);
     let done = object(&output_of(&to, &["import", &file, "--json"]));
     assert_eq!((&done["existing"], &done["imported"]), (&2.into(), &1.into()));
 }
 
-/// A server that takes the last of some jobs only when it was asked so often, for this reason. Then the first is there
-/// already.
+/// A server that refuses the last of some jobs `times` times, for this reason, and then takes it. By then it has the
+/// first one already.
 fn busy(times: usize, code: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -241,7 +241,7 @@ fn an_import_asks_a_server_again_that_has_no_room_now() {
         assert_eq!((&done["imported"], &done["existing"]), (&2.into(), &1.into()), "{code}");
         fs::remove_file(format!("{file}.imported")).unwrap();
     }
-    // What is not about room is no reason to ask again.
+    // Only a lack of room is a reason to ask again.
     let output = spindle(&["import", &file, "--url", &busy(1, "key_taken")]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the server refused: not now"), "{}", stderr(&output));

@@ -44,7 +44,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(object).filter(|line| line["type"] != "export").collect()
 }
 
-/// Whatever a server makes of a folder is what it had.
+/// Checks that a server has everything from a folder that the kept export has.
 fn has_it_all(data: &str, kept: &Path) {
     let server = served(&["--data", data]);
     let found = output_of(&server, &["export", "-", "--all"]);
@@ -116,7 +116,7 @@ fn a_data_folder_of_every_format_is_served_with_its_bounds_and_its_history() {
     }
 }
 
-/// Where the log must end is what the kept file says: these folders were stopped in order.
+/// The kept file says where the log must end, because these folders' servers ended in order.
 #[test]
 fn a_data_folder_of_every_format_is_refused_without_its_newest_segment() {
     for folder in folders_with("data") {
@@ -135,7 +135,7 @@ fn a_data_folder_of_every_format_is_refused_without_its_newest_segment() {
     }
 }
 
-/// It is of a day that is long over, so no chart shows it any more: what is in it is read here.
+/// The history's day is long over, so no chart shows it any more, and the test reads the file itself.
 #[test]
 fn a_history_of_every_format_has_the_points_it_had() {
     /// What the file is, the version of its format and a checksum.

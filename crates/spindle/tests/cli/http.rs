@@ -41,7 +41,7 @@ fn a_job_submitted_over_http_is_worked_at_the_shell_and_outlives_a_restart() {
     assert_eq!(served.end().code(), Some(0));
 }
 
-/// Of a query that would take minutes, in few steps that take long.
+/// The query would take minutes, in few steps that each take long.
 #[test]
 fn the_end_does_not_wait_for_a_query_of_jobqs() {
     let (_folder, data) = data();
@@ -56,7 +56,7 @@ fn the_end_does_not_wait_for_a_query_of_jobqs() {
         .collect();
     let poll = json!({ "query": terms, "state": ["TAKEN"] }).to_string();
     let poll = HttpRequest::send(&address, "POST /api/v0/job/poll", &poll);
-    // What was sent before these has come in.
+    // After these, everything that was sent before has come in.
     for _ in 0..3 {
         assert_eq!(ask(&served, "GET /api/v0/job/1", &Value::Null).0, 200);
     }

@@ -1,5 +1,5 @@
-//! That settings of limits reach what they limit, each at the limit and one above; and that
-//! docs/limits.md says what the fixed ones are. What a limit does otherwise is tested where it holds.
+//! Checks that settings of limits reach what they limit, each at the limit and one above, and that
+//! docs/limits.md has the fixed ones. Other effects of a limit are tested where it applies.
 
 use std::{
     io::{Read, Write},
@@ -157,7 +157,7 @@ fn connections_that_are_idle_for_too_long_are_closed_at_every_door() {
     })
     .into_iter()
     .collect();
-    // Those who wait for something are not idle.
+    // Connections that wait for an answer are not idle.
     let mut waiting = connect(&served, "workq");
     waiting.write_all(b"lease q 2500\r\n").unwrap();
     for (door, mut stream, answer) in open {
@@ -170,8 +170,8 @@ fn connections_that_are_idle_for_too_long_are_closed_at_every_door() {
     assert_eq!(&said, b"-TIMEOUT\r\n", "{}", said.escape_ascii());
 }
 
-/// A client that asks for much and reads nothing holds at most 4 MiB of its own: it is the sum that is
-/// exceeded.
+/// A client that asks for much and reads nothing holds at most 4 MiB by itself: the limit that is
+/// exceeded here is the one on the sum.
 #[test]
 fn answers_that_nobody_reads_have_their_bytes_and_who_has_the_most_is_closed() {
     let given = ["--memory", "--gearman", "127.0.0.1:0", "--unread-output-max", "1MiB"];

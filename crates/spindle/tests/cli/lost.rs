@@ -83,7 +83,7 @@ fn a_cancelled_job_is_reported_as_that_and_its_command_ended_however_long_its_le
     let (line, code) = worker.end();
     became(&line, "cancelled", None);
     assert_eq!((code, &line["exit_code"], &line["attempt"]), (5, &json!(3), &json!(1)));
-    // The `sleep` held the pipe; its end says that it is gone too.
+    // The `sleep` held the pipe open; the pipe's end shows that `sleep` is gone too.
     worker.said.await_end();
     let job = object(&output_of(&served, &["job", "1", "--json"]));
     assert_eq!((&job["status"], &job["result"]["code"]), (&json!("dead"), &json!("cancelled")));

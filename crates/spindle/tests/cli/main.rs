@@ -1,38 +1,38 @@
 //! The binary, run as people run it.
 //!
-//! - `access`: tokens, and who may come in
+//! - `access`: tokens and authentication
 //! - `across`: progress, output, cancels and turns for jobs of all doors
 //! - `backup`, `export`: copies of folders and of jobs, with kills
 //! - `batches`: jobs that belong together
 //! - `demo`: a server that is killed, and jobs through every door
 //! - `doctor`: what it finds
 //! - `formats`: folders that releases before this one made
-//! - `usage`: what it refuses, its settings, its completions
+//! - `usage`: command lines that are refused, settings, completions
 //! - `command_lines`: what the log says of commands, and never of what they carry
 //! - `clients`, `work`: the commands for people, against a server that each test scripts
 //! - `connections`: limits on them, and floods
 //! - `fake_workq`: that server
 //! - `examples`: the programs in examples/
 //! - `http`: the server's HTTP door
-//! - `limits`: that settings of limits reach what they limit
+//! - `limits`: settings of limits reach what they limit
 //! - `logging`: what the server says
 //! - `logs`: what a job's workers write
 //! - `lost`: `spindle work` and jobs that are cancelled, lost, or fail
-//! - `memory`: what floods make it hold
-//! - `native`: the commands for people through it
+//! - `memory`: the memory that floods make the server hold
+//! - `native`: the commands for people through the native API
 //! - `packages`: what is in deploy/, and the page of operations
 //! - `pages`: the examples of docs/commands.md; `readme`: those of the README
 //! - `prose`: lines and links of all pages
-//! - `people`: what people see and are asked, some of it on a `terminal`
+//! - `people`: output and questions for people, some of them on a `terminal`
 //! - `queue`: tries, and the settings of queues
-//! - `web`: the URLs they take; `proxy`: TLS and a path in front of a server
+//! - `web`: the URLs that commands take; `proxy`: TLS and a path in front of a server
 //! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
 //! - `top`: the server live on a terminal
 //! - `trace`: the trace a job belongs to
-//! - `webhook`: who is told of dead jobs
-//! - `verify`: what is said of the folders it leaves
+//! - `webhook`: reports of dead jobs
+//! - `verify`: what `spindle verify` says of folders that servers leave
 
 #[cfg(test)]
 mod access;

@@ -87,7 +87,7 @@ fn thirty_unfinished_packets_do_not_end_a_small_server() {
         while flood.iter().any(|thread| !thread.is_finished()) {
             small.submit();
         }
-        // Who is closed may send on for a while, to nobody.
+        // A client that was closed may go on sending for a while, and nobody reads it.
         flood.into_iter().for_each(|thread| thread.join().unwrap());
     });
     small.submit();
@@ -113,8 +113,8 @@ fn memory_goes_back_after_a_flood() {
         small.submit();
     }
     let before = small.memory("VmRSS");
-    // Requests of many sizes, and jobs between them which stay, so that what is freed is full of
-    // holes.
+    // Requests of many sizes, and jobs between them that stay, so that the freed memory is
+    // fragmented.
     let flood: Vec<_> = (0..300)
         .map(|number| {
             let mut stream = connect(&small.server, "workq");

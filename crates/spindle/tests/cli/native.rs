@@ -213,7 +213,7 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
     let script = format!("echo up >&2; until [ -e {} ]; do sleep 0.01; done; cat", go.display());
     let (mut worker, said) = work(&first, &["q", "--once", "--", "sh", "-c", &script]);
     said.await_line("up");
-    // A lease is on disk with the next thing that is.
+    // A lease gets to disk with the next commit.
     add(&first, &["other"]);
     first.kill();
     fs::write(&go, "").unwrap();
@@ -228,7 +228,7 @@ fn a_worker_outlives_a_restart_of_the_server_and_delivers() {
 fn a_signal_ends_an_idle_worker_at_once_and_its_next_job_is_not_lost() {
     let served = served(&["--memory"]);
     let (mut worker, _said) = work(&served, &["q", "-j", "3", "--", "true"]);
-    // A queue that nobody used is shown while somebody waits for it.
+    // A queue that was never used is shown while a worker waits for it.
     let waits = || at(&served, &["why", "1"]).output().unwrap();
     add(&served, &["other"]);
     while !told_waiting(&served) {

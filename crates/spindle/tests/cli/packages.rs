@@ -205,8 +205,8 @@ fn the_example_for_kubernetes_fits_together() {
     }
 }
 
-/// The text of each message that this macro has in a source. Those that are hardly more than what
-/// is put into them are left out.
+/// The text of each message that this macro has in a source. Messages that consist almost only of
+/// their arguments are left out.
 fn messages(source: &str, call: &str) -> Vec<String> {
     let mut messages = Vec::new();
     for behind in source.split(call).skip(1) {

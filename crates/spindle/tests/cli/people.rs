@@ -1,5 +1,5 @@
-//! What people see and are asked: lists, questions, times, names of any bytes, the state of a
-//! server on one screen.
+//! Output and questions for people: lists, times, names of any bytes, the state of a server on one
+//! screen.
 
 use std::{
     io::{Read, Write},
@@ -281,7 +281,7 @@ fn who_said_yes_or_means_nothing_is_not_asked() {
     let mut terminal = Terminal::run(&url, &["purge", "-y", "mail"]);
     terminal.await_text("1 job deleted");
     assert_eq!(terminal.await_end().code(), Some(0));
-    // Without a terminal nobody can answer: scripts go on as they always did.
+    // Without a terminal nobody can answer, so scripts are not asked.
     output_of(&served, &["add", "mail"]);
     assert_eq!(output_of(&served, &["purge", "mail"]), "1 job deleted\n");
 }
@@ -348,7 +348,7 @@ fn a_job_is_shown_with_its_attempts_and_times_as_people_write_them() {
     assert!(attempts[0][1].contains(" UTC ("), "{attempts:?}");
     assert!(attempts[0][4].ends_with(" (api)"), "{attempts:?}");
     assert!(!job.contains("history"), "{job}");
-    // Machines are told as before.
+    // The JSON for programs is as before.
     let json = object(&output_of(&served, &["job", "1", "--json"]));
     assert!(json["history"][0]["started_at"].as_str().unwrap().ends_with('Z'));
 

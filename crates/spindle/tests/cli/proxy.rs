@@ -32,8 +32,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy for those who speak TLS. It takes `prefix` away from paths and asks `upstream`.
-    /// Its certificate is one for `localhost`, by nobody but itself.
+    /// A proxy for clients with TLS. It removes `prefix` from paths and passes requests on to
+    /// `upstream`. Its certificate is for `localhost`, and signed by itself.
     pub fn over_tls(prefix: &'static str, upstream: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -65,7 +65,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let (tls, upstream) = (tls.clone(), asked.lock().unwrap().clone());
                 spawn(async move {
-                    // A client may go whenever it likes.
+                    // A client may disconnect at any time.
                     let _: io::Result<()> = match tls {
                         None => serve(client, prefix, &upstream).await,
                         Some(tls) => match tls.accept(client).await {
@@ -83,7 +83,7 @@ impl Proxy {
         self.addr.port()
     }
 
-    /// Who vouches for it.
+    /// The file with the authority that has signed its certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }

@@ -33,8 +33,8 @@ fn page() -> String {
     ours.to_owned()
 }
 
-/// A script that runs all examples one after the other. What goes to standard error comes behind
-/// the rest, so that it is no terminal: progress bars are not among what is compared.
+/// A script that runs all examples one after the other. Standard error is printed after the rest, so
+/// that it is no terminal and progress bars are not part of the comparison.
 fn script(examples: &[Example], served: &Served) -> String {
     let mut script = String::new();
     for (number, Example { command, .. }) in examples.iter().enumerate() {
@@ -84,7 +84,7 @@ fn shown(script: &str, folder: &Path, served: &Served) -> String {
     let mut screen = File::from(terminal.master);
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
-        // Linux ends the reading of a terminal that nobody holds any more with an error.
+        // On Linux, reading a terminal whose other side is closed ends with an error.
         let _ = screen.read_to_end(&mut bytes);
         String::from_utf8(bytes).unwrap()
     });

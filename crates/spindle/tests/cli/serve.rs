@@ -57,7 +57,7 @@ impl Served {
         command
     }
 
-    /// Ends it without a word, as a crash does.
+    /// Kills it, as a crash does.
     pub fn kill(&mut self) {
         self.crash();
     }
@@ -138,7 +138,7 @@ fn a_signal_ends_an_idle_worker_without_losing_its_next_job() {
             .args(["work", "q", "--workq", &served.address, "--", "true"])
             .stderr(Stdio::null()),
     );
-    // A queue that nobody used is listed while somebody waits for it.
+    // A queue that was never used is listed while a worker waits for it.
     while stdout(&served.spindle(&["queues"]).unwrap()).is_empty() {}
     worker.signal(Signal::SIGTERM);
     assert_eq!(await_exit(&mut worker).code(), Some(0));

@@ -16,7 +16,7 @@ fn a_server_ends_when_its_lock_file_is_removed_and_says_why() {
     let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
     served.spindle(&["add", "mail", "kept"]).assert().success();
     fs::remove_file(format!("{data}/lock")).unwrap();
-    // It looks by itself: nobody asks it for anything.
+    // It checks by itself, without any request.
     assert_eq!(served.await_end().code(), Some(1));
     let said = served.said.await_end();
     assert!(said.contains("its lock file was removed"), "{said}");
@@ -32,7 +32,7 @@ fn a_clock_that_is_later_than_the_log_allows_is_held_until_it_is_accepted() {
     let mut served = serve(&arguments);
     served.spindle(&["add", "mail", "x"]).assert().success();
     assert_eq!(served.end().code(), Some(0));
-    // However quick the next start is: it is later than that.
+    // The next start is later than zero seconds, however quick it is.
     let mut served = serve(&[&arguments[..], &["--away-max", "0s"]].concat());
     let url = format!("http://{}", served.address_of("http"));
     let is_held = || {
@@ -141,7 +141,7 @@ fn a_log_that_cannot_grow_is_said_everywhere_until_it_can() {
     let status = spindle(&["status", "--url", &format!("http://{http}")]).output().unwrap();
     assert_eq!(status.status.code(), Some(1));
     assert!(stdout(&status).contains("not ready: the log cannot grow"), "{}", stdout(&status));
-    // What frees space goes on.
+    // Requests that free space still work.
     served.spindle(&["work", "mail", "--once", "--", "cat"]).assert().success();
 
     taken_names.iter().for_each(|name| fs::remove_dir(name).unwrap());

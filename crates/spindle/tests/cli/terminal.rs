@@ -51,7 +51,7 @@ impl Terminal {
         let (mut screen, sees) = (keys.try_clone().unwrap(), Arc::clone(&seen));
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // It fails once nobody has the other side open.
+            // Reading fails once the other side is closed everywhere.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]);
                 sees.0.lock().unwrap().push_str(&text);

@@ -174,7 +174,7 @@ fn a_renegotiation_is_refused_and_the_doors_serve_on() {
             let worker =
                 format!("[0,{{\"no\":1,\"type\":\"register-worker\",\"data\":{data}}}]\x04\n");
             input.write_all(worker.as_bytes()).unwrap();
-            // Only at the beginning of what it reads, R is a command.
+            // R is a command only at the beginning of a read.
             wait_until("the worker", || {
                 let mut answer = [0; 4096];
                 of_master.write_all(status(false).as_bytes()).unwrap();
@@ -183,8 +183,8 @@ fn a_renegotiation_is_refused_and_the_doors_serve_on() {
             });
         }
         input.write_all(b"R\n").unwrap();
-        // It looks at the answer when it has something to send. The jobd master sends the refusal with
-        // its next message: somebody asks how its workers are, this one among them.
+        // The client looks at the answer when it has something to send. The jobd master sends the
+        // refusal with its next message, so another client asks for the status of all workers.
         wait_until("it has ended", || {
             let _ = of_master.write_all(status(true).as_bytes());
             let _ = input.write_all(b"x\n");

@@ -110,14 +110,14 @@ fn it_asks_over_tls_with_a_token() {
     terminal.press("q");
     terminal.await_text(FIRST_SCREEN);
     assert_eq!(terminal.await_end().code(), Some(0));
-    // What one may not is said, and the rest goes on.
+    // An action that the token does not allow is reported, and the rest works.
     let mut terminal = Terminal::run_with(&url, &["top"], &environment("read"));
     terminal.await_text("mail");
     terminal.press("py");
     terminal.await_text("manage");
     terminal.press("q");
     assert_eq!(terminal.await_end().code(), Some(0));
-    // Who may not come in, or does not trust the server, is told so on the first screen.
+    // A wrong token or an untrusted server is reported on the first screen.
     let mut terminal = Terminal::run_with(&url, &["top"], &environment("nobody"));
     terminal.await_text("error: ");
     assert_ne!(terminal.await_end().code(), Some(0));

@@ -31,7 +31,7 @@ fn a_trace_comes_from_the_submit_to_the_workers_command_over_a_restart() {
     let served = serve(&arguments);
     assert!(url(&served).starts_with("http://"));
     let show = "printf %s \"${TRACEPARENT-none}\"";
-    // The worker's own trace is not that of its jobs.
+    // Jobs do not get the trace of the worker itself.
     let mut work = at(&served, &["work", "q", "--drain", "--", "sh", "-c", show]);
     work.env("TRACEPARENT", TRACE.replace("4bf9", "0000")).assert().success();
     let results = ["1", "2", "3", "4"].map(|id| stdout(&at(&served, &["result", id]).unwrap()));

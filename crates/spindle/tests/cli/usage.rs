@@ -1,4 +1,4 @@
-//! What the command line refuses, and what it says of itself.
+//! Command lines that are refused, and help texts.
 
 use std::fs;
 

@@ -109,7 +109,7 @@ fn a_damaged_payload_is_told_and_costs_its_job_and_nothing_else() {
     assert_eq!(report["damaged_jobs"], json!([]));
 }
 
-/// Whatever is missing, the answer never is to take away what is left.
+/// Whichever part is missing, the server never removes the rest.
 #[test]
 fn a_server_refuses_a_folder_that_lost_its_beginning_or_its_end() {
     for (lost, reason) in [
@@ -159,7 +159,7 @@ fn a_server_refuses_a_folder_that_lost_its_beginning_or_its_end() {
                 .map(|one| one.get("position").or(one.get("unreadable_from")).cloned().unwrap())
                 .collect()
         };
-        // Whoever did not see the list sees it again, until a server starts.
+        // The list of dropped records is shown again until a server starts.
         let again = object(&data, 0);
         assert_eq!(positions(&again["dropped"]), positions(dropped));
         assert_eq!(again["repaired_since_start"], json!(["repair-1"]));
@@ -194,7 +194,7 @@ fn a_cut_tail_is_reported_with_how_much_it_was() {
     let row = format!("{} bytes, 0 whole records in them", tail["bytes"]);
     assert!(rows.lines().any(|line| line.starts_with("tail\t") && line.contains(&row)), "{rows}");
 
-    // The server that cuts it says the same, and serves.
+    // A server cuts the tail, reports the same, and serves.
     let address = free_address();
     let mut server = Program::start(
         Command::new(env!("CARGO_BIN_EXE_spindle"))

@@ -1,4 +1,4 @@
-//! The URL of a server: https, a path of its own, and what is said of one that will not do.
+//! The URL of a server: https, a path of its own, and messages about URLs that cannot be used.
 
 use std::{
     fs,
@@ -203,7 +203,7 @@ fn a_certificate_that_is_not_trusted_is_told_with_what_to_do() {
         1,
         &["--ca-file", "cannot read /no/such", "No such file"],
     );
-    // Nothing is vouched for without TLS.
+    // Without TLS there is no certificate to check, so the file is not even read.
     let plain = spindle(&["queues", "--url", "http://127.0.0.1:1", "--ca-file", "/no/such"]);
     assert!(stderr(&{ plain }.output().unwrap()).contains("cannot connect"));
 }

@@ -254,7 +254,7 @@ fn a_second_signal_kills_the_running_job() {
     let folder = tempfile::tempdir().unwrap();
     let held = folder.path().join("held");
     let path = held.display();
-    // Whoever reads this pipe sees its end when all who could write into it are gone.
+    // A reader of this pipe sees its end when all processes that could write into it are gone.
     let script = format!("mkfifo {path}; echo running >&2; exec sleep 600 >{path}");
     let (mut child, said) = at_work(&fake, &script);
     let pipe = Said::by(std::fs::File::open(&held).unwrap());

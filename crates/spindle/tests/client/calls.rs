@@ -78,7 +78,7 @@ async fn refusals_have_the_servers_code_and_words() {
     let large = NewJob::with_bytes("q", vec![0; 13 << 20]);
     let error = client.submit(&large).await.unwrap_err();
     assert!(matches!(error, CallError::TooLarge(_)), "{error}");
-    // Each of many for itself.
+    // Each of many jobs is accepted or refused for itself.
     let outcomes = client.submit_many(&[job("q"), job(""), job("q")]).await;
     let are_taken: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(are_taken, [true, false, true], "{outcomes:?}");

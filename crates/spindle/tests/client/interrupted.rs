@@ -321,7 +321,7 @@ async fn a_fail_counts_once() {
         let job = NewJob::new(&*queue, &1).unwrap();
         let (attempts, events) =
             worked_through(&mut bench, job, &queue, REPORT, moment, true).await;
-        // Another attempt may have been given at the moment of the kill, and its answer lost.
+        // Another attempt may have been given out at the moment of the kill, and the answer lost.
         assert_eq!((attempts[0], attempts.len()), (1, 2), "{moment:?}: {attempts:?}");
         assert_eq!(events, ["Failed(Fa", "Completed"], "{moment:?}");
         let filter = JobFilter { queue: Some(queue), ..JobFilter::default() };

@@ -78,7 +78,7 @@ async fn certificates_say_who_the_server_is_and_who_asks() {
     let worker = Worker::new(&known).task("q", |n: u32, _: JobContext| async move { Ok(n + 1) });
     let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
     assert_eq!(submitted.result::<u32>(PATIENCE).await.unwrap(), 2);
-    // A wait is hung up under TLS too.
+    // Stopping hangs up a waiting request under TLS too.
     stop.send(()).unwrap();
     tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
 

@@ -78,7 +78,7 @@ async fn typed_payloads_come_in_and_typed_results_go_out() {
     let sent = client.submit(&job("mail", &mail)).await.unwrap();
     let result: serde_json::Value = sent.result(PATIENCE).await.unwrap();
     assert_eq!(result, json!({ "to": "a@example.org", "attempt": 1, "queue": "mail" }));
-    // As clients of other doors submit it, and without any payload.
+    // A payload as clients of other doors submit it, and none at all.
     let text = NewJob::with_bytes("mail", r#"{"to": "b"}"#);
     let sent = client.submit(&text).await.unwrap();
     assert_eq!(sent.result::<serde_json::Value>(PATIENCE).await.unwrap()["to"], "b");
@@ -264,9 +264,9 @@ async fn several_jobs_come_with_one_request_and_end_with_few() {
         assert_eq!(job.unwrap().result::<usize>(PATIENCE).await.unwrap(), n);
     }
     worker.end().await.unwrap();
-    // Each was told before the run ended.
+    // The end of each was reported before the run ended.
     assert_eq!(ended.load(Ordering::SeqCst), 40);
-    // One for the forty, and those that wait for more.
+    // One request for the forty, and those that wait for more jobs.
     assert!(proxy.count("POST /api/v1/lease ") <= 3, "{:?}", proxy.asked);
     assert!(proxy.count("POST /api/v1/leases/") < 20, "{:?}", proxy.asked);
 }

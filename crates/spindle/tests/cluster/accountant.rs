@@ -1,4 +1,4 @@
-//! Clients that keep account of what they were told.
+//! Clients that record every answer that they got.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use spindle_testkit::wait_until;
 
 use crate::harness::{Cluster, Node, ask};
 
-/// A client waits so long after it was turned away.
+/// How long a client waits after it was refused.
 const A_MOMENT: Duration = Duration::from_millis(20);
 /// A lease whose answer was lost ends after this time.
 const TTR_MS: u64 = 5_000;
@@ -67,13 +67,13 @@ impl Load {
         });
     }
 
-    /// Somebody else was told that this job is taken.
+    /// Records that another client was told that this job is taken.
     pub fn acknowledge(&self, id: u64) {
         self.book.lock().acknowledged.insert(id);
     }
 
-    /// Ends the load, and has all that was acknowledged done. It must be there, and none of it have
-    /// been done again.
+    /// Ends the load, and has all acknowledged jobs done. All of them must be there, and none of them
+    /// may have been done twice.
     pub fn settle<S>(self, cluster: &Cluster<S>) {
         self.settle_at(&cluster.nodes[cluster.leader()]);
     }

@@ -41,8 +41,8 @@ fn one_of_two_nodes_is_enough_and_a_follower_is_missed_by_nobody() {
     assert_eq!(codes, [Some(0), Some(0)]);
 }
 
-/// What a leader was asked before it was stopped, and answers when it goes on, must not be what it
-/// remembers.
+/// When a leader that was stopped goes on, it must not answer from memory the requests that came in
+/// before.
 #[test]
 fn a_leader_that_was_stopped_answers_nothing_that_is_not_so_any_more() {
     let cluster = Cluster::start(&["one", "two"]);
@@ -76,8 +76,8 @@ fn a_leader_that_was_stopped_answers_nothing_that_is_not_so_any_more() {
 
     old.go_on();
     for (head, stream) in heads.iter().zip(asked) {
-        // Accepted by the doors of the time when it led: unanswered. Or accepted when it followed
-        // already: then the new leader answers, which knows that the job is done.
+        // A connection that the doors accepted while the node still led is closed unanswered. If the
+        // node followed already, the new leader answers, which knows that the job is done.
         let Some((status, answer)) = answer_of(stream) else { continue };
         let text = answer.to_string();
         let is_stale =

@@ -16,7 +16,7 @@ use crate::harness::{SPINDLE, database};
 fn demo(temporary: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(SPINDLE);
     command.args(["demo", "--cluster"]).args(arguments).env("TMPDIR", temporary.path());
-    // What is set for servers of this machine is not for the demo's.
+    // The environment's settings for servers must not affect those of the demo.
     command.env("SPINDLE_SERVE_HTTP", "127.0.0.1:1").stdin(Stdio::null());
     command
 }
@@ -29,7 +29,7 @@ fn is_empty(folder: &TempDir) -> bool {
     fs::read_dir(folder.path()).unwrap().count() == 0
 }
 
-/// That all jobs were done, although the leader was killed.
+/// Checks that all jobs were done, although the leader was killed.
 #[track_caller]
 fn none_is_lost(output: &Output, jobs: usize) {
     let (table, said) = (text(&output.stdout), text(&output.stderr));
@@ -55,7 +55,7 @@ fn the_leader_is_killed_on_log_servers_of_the_demos_own_and_no_job_is_lost() {
     let mut command = demo(&temporary, &[&own[..], &["--once", "--jobs", "8"]].concat());
     none_is_lost(&command.output().unwrap(), 8);
     assert!(is_empty(&temporary));
-    // A folder that somebody named stays.
+    // A folder that was named on the command line is kept.
     let config = fs::read_to_string(kept.join("nats-2.conf")).unwrap();
     assert!(config.contains("sync_interval: always"), "{config}");
     assert!(kept.join("node-3.log").exists());
@@ -68,7 +68,7 @@ fn the_leader_is_killed_on_log_servers_of_the_demos_own_and_no_job_is_lost() {
 fn the_log_may_be_one_that_is_named_and_has_no_queues_of_others() {
     let (temporary, server) = (tempfile::tempdir().unwrap(), database());
     let url = server.url("spindle");
-    // Twice: what the first run has left is none of the second one's jobs.
+    // Twice: jobs that the first run has left do not count for the second one.
     for jobs in [8, 5] {
         let arguments = ["--log", &url, "--once", "--jobs", &jobs.to_string()];
         let output = demo(&temporary, &arguments).output().unwrap();
@@ -119,7 +119,7 @@ fn its_end_is_the_end_of_all_its_servers_even_if_it_is_killed() {
         wait_until("nobody is there any more", || {
             addresses.iter().all(|address| TcpStream::connect(address).is_err())
         });
-        // Who is killed can remove nothing.
+        // A program that is killed with SIGKILL cannot remove its folder.
         assert_eq!(is_empty(&temporary), signal != Signal::SIGKILL, "{signal}");
         let mut printed = String::new();
         demo.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
@@ -127,7 +127,7 @@ fn its_end_is_the_end_of_all_its_servers_even_if_it_is_killed() {
     }
 }
 
-/// That the demo ends with this code, says these words, and leaves nothing behind.
+/// Checks that the demo ends with this code, says these words, and leaves nothing behind.
 #[track_caller]
 fn is_refused(arguments: &[&str], code: i32, words: &[&str]) {
     let temporary = tempfile::tempdir().unwrap();

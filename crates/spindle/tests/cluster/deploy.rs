@@ -200,14 +200,14 @@ fn a_cluster_made_of_the_files_works_and_only_with_their_permissions() {
     refuses("stranger", "unknown", &["cannot open the shared log", refused]);
 }
 
-/// What is in force by a file of settings, which the program takes.
+/// The settings that are in force with a settings file, which the program has to accept.
 #[track_caller]
 fn in_force(text: &str) -> impl Fn(&str) -> String + use<> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
     let mut command = Command::new(SPINDLE);
     command.args(["config", "--json", "--config"]).arg(file.path());
-    // Each machine says that itself, by its drop-in.
+    // Each machine sets that in its own drop-in.
     command.args(["--advertise", "node-1:9931"]);
     let said = succeeds(&mut command);
     let settings: Vec<Value> =
@@ -289,7 +289,7 @@ fn the_statements_for_postgresql_make_a_log_that_waits_for_its_standby() {
     wait_until("the settings are in force", || setting("synchronous_standby_names") == "standby_1");
     let owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'spindle'";
     assert_eq!(server.sql_as("admin", owner), "spindle");
-    // The one that the page has to be let in by.
+    // The page must have the line that admits this user.
     let page = read("README.md");
     assert!(page.contains("hostssl spindle spindle "), "{page}");
 }

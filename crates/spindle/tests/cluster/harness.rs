@@ -120,7 +120,7 @@ impl Node {
         self.says(200, &format!("follower of {leader}"))
     }
 
-    /// What a command of the program says that asks this node.
+    /// The output of a command of the program that asks this node.
     pub fn command(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(SPINDLE);
         let url = format!("http://{}", self.http);
@@ -130,7 +130,7 @@ impl Node {
     }
 }
 
-/// As [`Node::ask`], of whoever is there.
+/// As [`Node::ask`], of any server at this address.
 pub fn ask(address: &str, head: &str, body: &Value) -> Option<(u16, Value)> {
     let stream = send(address, head, body)?;
     answer_of(stream)
@@ -227,7 +227,7 @@ impl<S> Drop for Cluster<S> {
     }
 }
 
-/// Starts the program with arguments that will not do: its code, and what it says.
+/// Starts the program with arguments that it refuses. Returns its exit code and its message.
 pub fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(SPINDLE);
     command.arg("serve").args(arguments).stderr(std::process::Stdio::piped());

@@ -25,7 +25,7 @@ fn told(receiver: &HookReceiver) -> String {
     alert["job"]["message"].as_str().unwrap().to_owned()
 }
 
-/// What the leader could not deliver, the next one does, which has never led before.
+/// Alerts that the leader could not deliver are delivered by the next one, which has never led before.
 #[test]
 fn an_alert_that_nobody_took_is_delivered_by_the_next_leader() {
     let receiver =
@@ -49,7 +49,7 @@ fn an_alert_that_nobody_took_is_delivered_by_the_next_leader() {
     assert_eq!([told(&receiver), told(&receiver)], ["before", "to be kept"]);
     cluster.nodes[leader].kill();
     dies(&cluster.nodes[1 - leader], "after");
-    // What was delivered may be told again, what was not has to be, and in order.
+    // Delivered alerts may come again; those that were not delivered have to come, in order.
     let mut alerts = vec![told(&receiver)];
     while alerts.last().is_none_or(|words| words != "to be kept") {
         alerts.push(told(&receiver));

@@ -1,4 +1,4 @@
-//! Both kinds of shared logs, for tests that are about any of them.
+//! Both kinds of shared logs, for tests that run on each of them.
 
 use std::process::Command;
 
@@ -46,7 +46,7 @@ pub fn object(code: i32, arguments: &[&str]) -> Value {
     serde_json::from_str(said.lines().next().unwrap()).unwrap()
 }
 
-/// That a command ends with this code and says these words.
+/// Checks that a command ends with this code and says these words.
 #[track_caller]
 pub fn is_refused(code: i32, arguments: &[&str], words: &[&str]) {
     let (ended, said) = ended(arguments);

@@ -1,5 +1,5 @@
-//! Servers as people start them, that share a log in a real PostgreSQL or on real NATS servers: leaders
-//! are killed, stopped, asked to step down, and nothing that was acknowledged is lost or done twice.
+//! Real servers that share a log in a real PostgreSQL or on real NATS servers. Leaders are killed, stopped
+//! and asked to step down, and nothing that was acknowledged is lost or done twice.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -12,7 +12,7 @@ use crate::accountant::Load;
 use crate::harness::{Cluster, SPINDLE, ask};
 use crate::kinds::{Servers, object};
 
-/// A log that does not begin at 0: what was there was dropped.
+/// Makes a log that does not begin at 0, because its first records were dropped.
 fn begin_far_behind_zero(data: &str) -> u64 {
     let short = FileLogOptions { segment_bytes: 4096, ..FileLogOptions::default() };
     let log = FileLog::open_dir(data, short).unwrap();
@@ -107,7 +107,7 @@ fn goes_there_and_back(servers: Servers) {
     // The worker that had a job still has it.
     let (status, _) = cluster.nodes[leader].answer(&complete(&held), &json!({}));
     assert_eq!(status, 204);
-    // A backup of what goes on, again and again.
+    // Repeated backups while jobs go on.
     let load = Load::start(&cluster);
     load.await_more();
     let taken = object(0, &["backup", "--log", &url, &cluster_backup]);

@@ -27,7 +27,7 @@ fn nothing_is_lost_or_done_again_when_leaders_of_nodes_and_of_the_stream_are_kil
         assert_ne!(cluster.leader(), leader);
         load.await_more();
         cluster.nodes[leader].start();
-        // Of two in turn one may lead the stream, whose servers then elect another one.
+        // One of two servers in turn may lead the stream; then the others elect a new leader.
         cluster.servers.crash(server);
         load.await_more();
         cluster.servers.restart(server);

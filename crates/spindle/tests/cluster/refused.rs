@@ -1,10 +1,10 @@
-//! Settings, databases and logs that will not do are refused with words.
+//! Settings, databases and logs that cannot be used are refused with a message.
 
 use spindle_testkit::{PostgresServer, free_address};
 
 use crate::harness::{Node, database, refused};
 
-/// That the program ends with this code and says these words.
+/// Checks that the program ends with this code and says these words.
 #[track_caller]
 pub fn is_refused(arguments: &[&str], code: i32, words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ fn are_ready<S>(cluster: &Cluster<S>) {
     }
 }
 
-/// Who leads each shard, by what a node says.
+/// The leader of each shard, by what a node says.
 fn leaders(node: &Node) -> Vec<Value> {
     let (_, said) = node.answer("GET /api/v1/cluster", &Value::Null);
     said["shards"].as_array().unwrap().iter().map(|shard| shard["leader"].clone()).collect()
@@ -41,7 +41,7 @@ fn nothing_is_lost<S>(mut cluster: Cluster<S>) {
     let load = Load::start_in(&cluster, &QUEUES);
     for (at, queue) in [0, 1, 2, 0].into_iter().zip(QUEUES) {
         load.await_more();
-        // It moves on whoever is killed meanwhile. By its name it is on one of the other two.
+        // The move goes on whichever node is killed meanwhile. The queue's name puts it on one of the other two.
         move_elsewhere(&cluster.nodes[(at + 1) % 3], queue);
         cluster.nodes[at].kill();
         let (killed, other) = (json!(cluster.nodes[at].name), &cluster.nodes[(at + 1) % 3]);
@@ -102,7 +102,8 @@ fn nothing_is_lost_or_done_again_when_nodes_are_killed_that_lead_shards_on_nats(
     nothing_is_lost(start(servers, &url, &["one", "two", "three"]));
 }
 
-/// TLS ends at the node that a client came to, and who it is goes on to the shards, which ask.
+/// TLS ends at the node that a client connects to; the client's identity is passed on to the shards, which
+/// require one.
 #[test]
 fn shards_know_who_has_come_to_a_node_with_a_certificate() {
     let certificates = Certificates::new();
@@ -149,7 +150,7 @@ fn shards_know_who_has_come_to_a_node_with_a_certificate() {
     }
 }
 
-/// A node that was started first leads everything, until those are there that are to.
+/// A node that is started first leads all shards until the nodes are there that are meant to lead them.
 #[test]
 fn leaders_are_spread_over_the_nodes_and_people_move_one() {
     let database = database();
@@ -161,7 +162,7 @@ fn leaders_are_spread_over_the_nodes_and_people_move_one() {
         node.start_with(&SHARDS);
         cluster.nodes.push(node);
     }
-    // Who is to lead which follows from the names.
+    // The names decide which node is to lead which shard.
     let spread = [json!("one"), json!("two"), json!("two")];
     wait_until("two takes its shards over", || leaders(&cluster.nodes[0]) == spread);
     let listed = cluster.nodes[1].command(&["cluster"]);

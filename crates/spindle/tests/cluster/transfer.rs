@@ -22,7 +22,7 @@ fn started(node: &Node, arguments: &[&str], stdout: Stdio) -> Program {
     )
 }
 
-/// Runs a command until it succeeds: with whom it speaks there may be no leader yet.
+/// Runs a command until it succeeds: the node may not know a leader yet.
 fn until_done(node: &Node, arguments: &[&str]) {
     let url = format!("http://{}", node.http);
     wait_until(arguments[0], || ended(&[arguments, &["--url", &url]].concat()).0 == Some(0));
@@ -62,7 +62,7 @@ fn jobs_are_exported_and_imported_whatever_happens_to_the_leader() {
     stdout.read_to_string(&mut begun).unwrap();
     assert!(!export.await_end().success());
     assert!(!begun.contains("\"end\""));
-    // What came is as good as a file that was cut off.
+    // The output so far can be used like a file that was cut off.
     fs::write(&file, &begun[..begun.len() - 7]).unwrap();
     let next = 1 - leader;
     until_done(&cluster.nodes[next], &["export", &file]);

@@ -1,4 +1,4 @@
-//! The page about clusters: its walk works as it is printed.
+//! The page about clusters: its walkthrough works as printed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -186,7 +186,7 @@ fn the_demo_of_a_cluster_says_what_the_page_says() {
     let output = reader.run(command.strip_prefix("$ ").unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let told = String::from_utf8(output.stderr).unwrap();
-    // What differs from run to run is not compared, nor is what comes in between when it takes long.
+    // Lines that differ from run to run are not compared, nor those that only appear if it takes long.
     let mut lines = told.lines();
     for wanted in said.lines() {
         let parts: Vec<&str> = wanted.split('…').collect();

@@ -69,7 +69,7 @@ fn a_workq_worker_ends_a_gearman_job_and_its_client_hears_it() {
                 assert_eq!(client.hear(), Response::WorkComplete { handle, result });
             }
             (false, false) => assert_eq!(client.hear(), Response::WorkFail { handle }),
-            // Its result is kept for whoever asks.
+            // Its result is kept for later requests.
             (_, true) => {
                 assert!(!status(&mut client, &handle).is_known);
                 let answer = worker.result(foreign(&handle), 0).unwrap();
@@ -121,7 +121,7 @@ fn a_web_page_cannot_talk_to_the_port() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\nversion\n").unwrap();
     let mut answer = Vec::new();
-    // Whether the end comes as such or as a reset is the system's affair.
+    // The system decides whether the end comes as such or as a reset.
     stream.read_to_end(&mut answer).ok();
     assert!(answer.is_empty(), "{}", answer.escape_ascii());
 }

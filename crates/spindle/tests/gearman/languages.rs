@@ -50,7 +50,7 @@ impl Language {
                 command.arg(talk("js")).env("NODE_PATH", installed().join("node_modules"));
             }
         }
-        // Node's library tells there all it does.
+        // Node's library logs everything it does there.
         command.stdout(Stdio::piped()).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }

@@ -42,7 +42,7 @@ fn fail_one(worker: &mut Peer, handle: &Bytes) {
                 return;
             }
             Response::NoJob => worker.send(&Request::PreSleep),
-            // Called; or called again while it was being answered.
+            // The worker was woken, or woken again while its request was being answered.
             Response::Noop => continue,
             other => panic!("expected a job and got {other:?}"),
         }
@@ -52,7 +52,7 @@ fn fail_one(worker: &mut Peer, handle: &Bytes) {
 
 /// The job as the API tells it, once it failed so often.
 fn failed(served: &Served, worker: &mut Peer, handle: &Bytes, fails: u64) -> Value {
-    // Its fail was heard when this was answered.
+    // When this is answered, the server has got the failure.
     worker.send(&Request::Echo { data: Bytes::from_static(b"heard") });
     assert!(matches!(worker.hear(), Response::Echo { .. }));
     let handle = std::str::from_utf8(handle).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody in front of a server who speaks TLS.
+//! A proxy in front of a server that speaks TLS.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ impl Proxy {
         Self::start_for(server, prefix, false).await
     }
 
-    /// The same, for those who show the certificate in the file `client.pem`.
+    /// The same, for clients that show the certificate in the file `client.pem`.
     pub async fn start_for_known(server: &str) -> Self {
         Self::start_for(server, "", true).await
     }

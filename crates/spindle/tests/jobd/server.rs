@@ -1,4 +1,4 @@
-//! A server as a program, and who talks to it.
+//! A server as a program, and a client of it.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ impl Served {
         self.folder.path().join(name)
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.server.crash();
     }
@@ -100,7 +100,7 @@ fn start(data: &Path, [http, master, workq]: [&str; 3], more: &[&str]) -> Spindl
     server
 }
 
-/// Somebody who speaks jobd's protocol.
+/// A client that speaks jobd's protocol.
 pub struct Peer(BufReader<TcpStream>);
 
 impl Peer {
@@ -137,7 +137,8 @@ impl Peer {
     }
 }
 
-/// Waits until something is so, less long than a worker's question to the server lasts by itself.
+/// Waits until something is so, for a shorter time than a worker's request to the server would take by
+/// itself.
 pub fn until_taken_back(what: &str, is_so: impl FnMut() -> bool) {
     wait_within(Duration::from_secs(20), what, is_so);
 }

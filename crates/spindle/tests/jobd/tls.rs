@@ -75,7 +75,7 @@ fn until_troubled(worker: &spindle_jobd::worker::Worker, expected: &str) {
     assert!(answer.as_str().unwrap().contains(expected), "{answer} instead of {expected}");
 }
 
-/// A server of HTTP that sends everybody elsewhere.
+/// An HTTP server that redirects every request.
 fn elsewhere() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -85,7 +85,7 @@ fn elsewhere() -> u16 {
             lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
             let answer = "HTTP/1.1 301 Moved\r\nLocation: https://q.example/\r\n\
                           Content-Length: 0\r\n\r\n";
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _ = stream.write_all(answer.as_bytes());
         }
     });

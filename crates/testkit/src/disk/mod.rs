@@ -45,8 +45,8 @@ impl SimDisk {
         state.powered = true;
     }
 
-    /// Puts another folder with the same files in the place of this one, as `mv` and `cp -r` do, or only another lock
-    /// file: whoever holds the folder has lost it.
+    /// Replaces this folder with another one with the same files, as `mv` and `cp -r` do, or only
+    /// its lock file: the process that holds the folder has lost it.
     pub fn take_away(&self) {
         self.state.lock().locked = false;
     }
@@ -81,8 +81,8 @@ impl SimDisk {
         self.state.lock().powered
     }
 
-    /// A folder of its own that is now as this one is, in nobody's hands and without planned faults. What
-    /// becomes of one changes nothing in the other.
+    /// A separate copy of this folder as it is now, with no open handles or lock and without
+    /// planned faults. Later changes of one do not affect the other.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self { state: Arc::new(Mutex::new(self.state.lock().copy())) }
@@ -135,7 +135,7 @@ impl SimDisk {
         }
     }
 
-    /// From now on syncs of the folder do nothing, as if the program had forgotten them.
+    /// From now on syncs of the folder have no effect, as if the program never made them.
     pub fn skip_folder_syncs(&self) {
         self.state.lock().skips_folder_syncs = true;
     }
@@ -289,7 +289,7 @@ impl DiskFile for SimFile {
             return state.fail(Some(Fault::NoSpace));
         }
         let written = match fault {
-            // How much of a failed write got through is anybody's guess.
+            // Any part of a failed write may have got through.
             Some(Fault::InputOutput) => (state.random() % (bytes.len() as u64 + 1)) as usize,
             _ => bytes.len(),
         };

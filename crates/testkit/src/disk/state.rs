@@ -243,7 +243,7 @@ impl Inode {
         }
     }
 
-    /// After a failed sync a real system calls the pages clean: no later sync saves them.
+    /// After a failed sync a real system marks the pages as clean, so no later sync saves them.
     pub(super) fn forget_dirty(&mut self) {
         self.dirty.clear();
     }

@@ -62,7 +62,7 @@ fn a_delivery_that_was_not_taken_is_made_after_the_restart() {
     drop(hooks);
     first.stop();
     drop(first);
-    // What was tried before is heard, and nothing more: what comes now is from the second engine.
+    // Receives the earlier tries, until nothing more comes: later requests are from the second engine.
     while !refuses.is_quiet() {}
     let second = engine(file_log(&folder));
     let hooks = start(&second, &refuses, "dead", &options());
@@ -79,7 +79,7 @@ fn a_hook_whose_place_lies_beyond_the_end_of_the_log_begins_there() {
     let beyond = FeedId { position: engine.durable().0 + 1_000, index: 1 };
     engine.feed().move_consumer(&hook(&receiver, "dead").consumer(), beyond).unwrap();
     let hooks = start(&engine, &receiver, "dead", &options());
-    // Until it has found that out it hears nothing.
+    // The hook reports nothing until it has found that out.
     while receiver.is_quiet() {
         dead(&engine, "q", "fresh");
     }

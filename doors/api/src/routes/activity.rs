@@ -1,5 +1,5 @@
-//! What people see of a job while a worker has it: how far it is, and what it writes. `reports.rs`
-//! has what workers send.
+//! What people see of a job while a worker has it: its progress and its output. `reports.rs` has
+//! what workers send.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -210,14 +210,14 @@ pub(crate) async fn follow(
 /// One client that follows a job.
 struct Follower {
     api: Api,
-    /// The stream ends when its client may not see the job any more.
+    /// The client's rights: the stream ends when it may not see the job any more.
     pass: Pass,
     id: JobId,
     /// The offset of the next output.
     from: u64,
     /// Whether to wait for more at the end.
     follow: bool,
-    /// As it was sent last.
+    /// The status that was sent last.
     status: Option<Status>,
     progress: Option<Progress>,
     /// To be sent.
@@ -280,8 +280,8 @@ impl Follower {
         }
     }
 
-    /// Whether the client may see output: it is asked anew each time, as the token may have lost the
-    /// role, or the job have been moved.
+    /// Whether the client may see output. This is checked each time, because the token may have
+    /// lost the role, or the job may have been moved.
     async fn may_inspect(&mut self) -> bool {
         let queue = self.api.engine().jobs().queue_of(JobRef::Id(self.id));
         let queue = self.api.bridge().durable(queue).await;

@@ -18,7 +18,7 @@ use crate::{instant, naming};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 1_000;
-/// The door of who used the web pages.
+/// The door in entries of people who used the web pages.
 pub(crate) const WEB: &str = "web";
 /// Stretches of one request: each looks at up to 1,000 entries.
 const STRETCHES_MAX: usize = 200;
@@ -148,7 +148,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
 }
 
 impl Asked {
-    /// None: nothing can be both.
+    /// `None` if no entry can match, because two conditions contradict each other.
     fn filter(self) -> Answered<Option<AuditFilter>> {
         let queue = |name: Option<&str>, base64: Option<&str>| match (name, base64) {
             (None, None) => Ok(None),
@@ -176,8 +176,8 @@ fn read_action(word: &str) -> Answered<Action> {
     })
 }
 
-/// Leaves an entry about what somebody takes or brings, on disk before they get anything. A full disk keeps nobody
-/// from a backup: then the server's own log says who it was.
+/// Writes an entry about data that somebody takes out or brings in; it is on disk before they get
+/// anything. A full disk does not prevent a backup: then the server's own log says who took it.
 pub(crate) async fn note(api: &Api, pass: &Pass, action: Action, detail: String) {
     let mut audit = pass.audit(Origin::Api);
     let noted =
@@ -192,7 +192,7 @@ pub(crate) async fn note(api: &Api, pass: &Pass, action: Action, detail: String)
 /// An action as the API writes it.
 pub(crate) fn action_word(action: Action) -> &'static str {
     match action {
-        // No entry has it.
+        // No entry has this action.
         Action::Counted => "counted",
         Action::Delete => "delete",
         Action::Cancel => "cancel",

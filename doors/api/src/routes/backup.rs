@@ -22,7 +22,7 @@ use crate::byte_range::{Wanted, wanted};
 use crate::numbers::digits;
 use crate::routes::audit;
 
-/// Read from the disk at once. More than what a serving thread reads itself.
+/// Bytes read from the disk at once, more than a serving thread reads itself.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// What a backup has to copy, as it is now.

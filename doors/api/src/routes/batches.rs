@@ -96,7 +96,7 @@ pub(crate) struct BatchCancelled {
     batch: Option<BatchShown>,
 }
 
-/// A batch; one of a queue that is not the token's is not there.
+/// A batch; one in a queue that the token does not cover is answered as not found.
 async fn found(api: &Api, pass: &mut Pass, id: JobId) -> Answered<Batch> {
     let batch = api.bridge().durable(api.engine().batches().get(id)).await;
     let batch = batch.ok_or(Rejection::NoBatch(id))?;
@@ -264,7 +264,7 @@ pub(crate) async fn cancel(
         let cancel = |engine: &Engine| engine.people(&mut audit).cancel_batch(batch);
         match api.bridge().change(cancel).await {
             Ok(()) => {}
-            // One in the batch has ended, and went meanwhile.
+            // A batch in this batch has ended and was removed meanwhile.
             Err(Refused::Rejected(Rejection::NoBatch(_))) if batch != id => continue,
             Err(refused) => return Err(refused.into()),
         }

@@ -28,8 +28,8 @@ use crate::walk::{Order, Walk};
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// Jobs acted on between two looks at the clock and at who else waits.
 const STRETCH_JOBS: usize = 128;
-/// So many are changed before it is waited until that is on disk: all that is decided goes there in one
-/// order, and whoever comes behind a bulk waits for as many.
+/// Jobs changed before the bulk waits for the disk. All decisions go to the disk in one order, so a
+/// request that comes behind a bulk waits for up to this many.
 const JOBS_PER_COMMIT: usize = 512;
 
 /// What to do with jobs.
@@ -182,7 +182,8 @@ pub(crate) async fn bulk(
                 Err(problem) if problem.code.status().is_client_error() => {
                     *answer.refused.entry(problem.code.as_str()).or_default() += 1;
                 }
-                // The request fails, not this job: the next request counts what is done so far.
+                // This is a failure of the request, not of this job; the next request counts what
+                // is done so far.
                 Err(problem) => return Err(problem),
             }
         }
@@ -219,7 +220,7 @@ fn edit(body: &BulkBody) -> Answered<Edit> {
     }
 }
 
-/// Whether a job can be acted on, and if not, why. The engine says so too: this is how it is known
+/// Whether a job can be acted on, and if not, why. The engine decides the same; this tells it
 /// beforehand.
 fn may(action: Action, undo_ms: u64, image: &JobImage) -> Result<(), Code> {
     let (status, is_deleted) = (image.status(), image.options().deletion.is_some());
@@ -240,7 +241,7 @@ fn may(action: Action, undo_ms: u64, image: &JobImage) -> Result<(), Code> {
     }
 }
 
-/// Acts on one job, within a turn of the caller's.
+/// Acts on one job, within the caller's turn.
 fn act(
     engine: &Engine,
     audit: &mut Audit,

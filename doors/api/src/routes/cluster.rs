@@ -177,7 +177,7 @@ fn alone(host: &str, epoch: u64, position: u64) -> ClusterBody {
     ClusterBody { shared: false, leader, node, role, epoch, nodes, log, shards, moved }
 }
 
-/// What a node says of all shards: it has a seat at each of them, in order.
+/// What a node reports about all shards: it has one entry for each of them, in order.
 fn of_shards(seats: &[Node]) -> Option<ClusterBody> {
     let first = seats.first()?;
     let shards = (0..).zip(seats).map(ShardBody::of).collect();
@@ -185,12 +185,12 @@ fn of_shards(seats: &[Node]) -> Option<ClusterBody> {
     Some(ClusterBody { shards, moved, ..first.status().into() })
 }
 
-/// What `GET /api/v1/cluster` says of a process that has a node at each of several shards.
+/// What `GET /api/v1/cluster` answers for a process that has a node at each of several shards.
 pub fn shards_body(seats: &[Node]) -> String {
     of_shards(seats).and_then(|body| serde_json::to_string(&body).ok()).unwrap_or_default()
 }
 
-/// What `GET /api/v1/cluster` says of a node, in JSON: for a follower, which has no API.
+/// What `GET /api/v1/cluster` answers for a node, in JSON; for a follower, which has no API.
 pub fn cluster_body(node: &Node) -> String {
     let body = ClusterBody::from(node.status());
     serde_json::to_string(&body).unwrap_or_default()

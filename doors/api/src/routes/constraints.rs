@@ -21,7 +21,7 @@ use crate::precondition::{Precondition, revision_of, tag_of};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
-/// Buckets shown with a constraint: the others have a list of their own.
+/// The most buckets shown with a constraint; all of them are in a list of their own.
 const BUCKETS_TOLD: usize = 16;
 
 /// A constraint with its first buckets.
@@ -280,7 +280,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What the request says must be there.
+/// The revision that the request's preconditions demand.
 async fn expected(api: &Api, name: &str, headers: &HeaderMap) -> Answered<Expected> {
     let revision = match Precondition::of(headers)? {
         Precondition::None => return Ok(Expected::Any),

@@ -24,7 +24,7 @@ const FILES: [&str; 5] = [
     "swagger-ui.css",
     "favicon-32x32.png",
 ];
-/// What is ours of the page: its colours, and what it says to people who hear it.
+/// The page's own files: its colours, and its texts for screen readers.
 const OWN_FILES: [(&str, &str, &str); 2] = [
     ("docs.css", "text/css; charset=utf-8", include_str!("../../assets/docs.css")),
     ("docs.js", "text/javascript; charset=utf-8", include_str!("../../assets/docs.js")),

@@ -87,7 +87,8 @@ pub(crate) async fn events(
         (None, Some(text)) => Some(read_id(text)?),
         (None, None) => Some(end_of(&api)),
     };
-    // Who sees no event before the stream breaks off knows where it began all the same.
+    // Sent first, so that a client whose stream breaks off before any event still knows where it
+    // began.
     let begins = from.map(|id| Ok(Sse::default().id(id.to_string())));
     let begins = stream::iter(begins.filter(|_| resumed.is_none() && asked.after.is_none()));
     let stopping = api.stopping();
@@ -114,7 +115,7 @@ fn end_of(api: &Api) -> FeedId {
 /// One client's place in the feed. Nothing is read ahead of what it takes.
 struct Follower {
     api: Api,
-    /// The stream ends when its client may not see it any more.
+    /// The client's rights: the stream ends when it may not see events any more.
     pass: Pass,
     /// None: the oldest.
     from: Option<FeedId>,
@@ -164,7 +165,7 @@ impl Follower {
         }
     }
 
-    /// Until there is something new, or the server stops.
+    /// Waits until there is something new, or the server stops.
     async fn wait(&mut self, after: FeedId) {
         let bridge = self.api.bridge();
         let caller = bridge.caller();
@@ -197,7 +198,7 @@ fn rendered(id: FeedId, event: &FeedEvent) -> Option<Sse> {
     Some(Sse::default().id(id.to_string()).event(kind).data(data))
 }
 
-/// An event's name, and its data. None for what says something only to the server.
+/// An event's name and its data; `None` for an event that concerns only the server.
 fn described(event: &Event) -> Option<(&'static str, Map<String, Value>)> {
     let (kind, data) = match event {
         Event::Submitted(image) => ("submitted", of_image(image)),

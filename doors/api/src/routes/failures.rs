@@ -15,7 +15,7 @@ use crate::numbers::bounded;
 use crate::{instant, naming};
 
 const LIMIT: usize = 50;
-/// As many as are followed.
+/// The most groups of a list: as many as the server follows.
 pub(crate) const LIMIT_MAX: usize = 512;
 
 /// Which failures.

@@ -23,7 +23,7 @@ use crate::view::{self, status_word};
 
 /// The most jobs of a flow that are shown.
 pub(crate) const FLOW_MAX: usize = 1_000;
-/// What reading the image of a finished job is reckoned at.
+/// The bytes that reading the image of a finished job is estimated at.
 const IMAGE_BYTES: usize = 4_096;
 
 /// How much of a flow to show.

@@ -51,7 +51,7 @@ pub(crate) fn readiness(api: &Api) -> &'static str {
     } else if *api.stopping().borrow() || gauges.is_stopping {
         "stopping"
     } else if api.engine().released().is_none() {
-        // On a log of its own that is never so.
+        // A server with a log of its own never answers this.
         "taking_over"
     } else if gauges.is_disk_full {
         "disk_full"
@@ -77,7 +77,7 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let lines = options.line_connections.iter().map(|(door, open)| (*door, open));
     let open = own.into_iter().chain(lines);
     let mut open: Vec<_> = open.map(|(door, open)| (door, open.load(Ordering::Relaxed))).collect();
-    // The jobd master, which counts its connections by their places only.
+    // For the jobd master, whose connections are counted only by the slots they take.
     let is_counted = |door| open.iter().any(|(counted, _)| *counted == door);
     let others: Vec<_> =
         options.places.open().into_iter().filter(|(door, _)| !is_counted(*door)).collect();

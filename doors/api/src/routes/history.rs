@@ -18,7 +18,7 @@ use crate::{instant, naming};
 pub(crate) const POINTS_MAX: usize = 360;
 /// Queues of a list.
 const LIMIT: usize = 25;
-/// As many as are followed.
+/// The most queues of a list: as many as the server follows.
 pub(crate) const LIMIT_MAX: usize = 128;
 
 /// How far back.
@@ -189,8 +189,8 @@ fn of_queue(slots: Points<QueueSlot>) -> Vec<Point> {
     slots.points.into_iter().map(|(at_ms, slot)| Point::of_queue(at_ms, slot)).collect()
 }
 
-/// The queue that a query names, as text or in base64. Two names that differ are a queue that is
-/// not there.
+/// The queue that a query names, as text or in base64. Two different names are treated as a queue
+/// that does not exist.
 pub(crate) fn queue_of(name: Option<&str>, base64: Option<&str>) -> Answered<Option<Bytes>> {
     let name = name.map(|name| naming::queue(Some(name), None)).transpose()?;
     let coded = base64.map(|text| naming::queue(None, Some(text))).transpose()?;

@@ -24,7 +24,7 @@ pub(crate) const LIMIT_MAX: usize = 256;
 const TARGETS_MAX: usize = 1_000;
 /// Targets and workers that a body may name.
 pub(crate) const NAMED_MAX: usize = 1_000;
-/// What is wrong at a worker is for people: they read no more of it.
+/// The longest description of a worker's trouble that is shown; it is for people.
 const TROUBLE_CHARS_MAX: usize = 500;
 
 /// Which part of the list.
@@ -225,7 +225,8 @@ async fn give(
         Order::Pause => Action::PauseTargets,
         Order::Continue => Action::ContinueTargets,
     };
-    // Before anybody is told: what they then do is outside, and can be in no record.
+    // Noted before any worker is told: what the workers then do happens outside the server, and no
+    // record can include it.
     note(api, pass, action, said_of(&selection, &meant)).await;
     let outcomes = master.give(order, &selection).map_err(not_meant)?;
     Ok(Json(Changed::of(outcomes.await)))
@@ -247,7 +248,8 @@ fn not_meant(missing: NotMeant) -> Problem {
     Problem::new(code, missing.to_string())
 }
 
-/// Who is meant, for the audit log, which cuts it: the workers by name, since numbers go.
+/// The targets and workers meant, for the audit log, which truncates the text. Workers are given by
+/// name, since their numbers do not last.
 fn said_of(selection: &Selection, meant: &[Meant]) -> String {
     let targets = selection.targets.as_ref();
     let targets = targets.map_or_else(|| "all targets".to_owned(), |targets| targets.join(", "));
@@ -310,7 +312,7 @@ impl Worker {
 }
 
 /// The targets that a worker has registered, and those that only its status has: they leave when
-/// their jobs have ended. With how many there are.
+/// their jobs have ended. Returned with their count.
 fn targets_of(view: &WorkerView) -> (Vec<Target>, usize) {
     let reported = view.last_status.as_ref().map(|last| &last.status.targets);
     let leaving = reported.into_iter().flat_map(|targets| targets.keys());

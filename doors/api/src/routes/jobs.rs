@@ -106,7 +106,7 @@ pub(crate) async fn edit(
     change(&api, which, &headers, pass, edit).await
 }
 
-/// The revision a request insists on.
+/// The revision that a request's `If-Match` demands.
 fn revision_wanted(headers: &HeaderMap) -> Answered<Option<u32>> {
     let Some(tag) = if_match(headers)?.filter(|tag| *tag != "*") else { return Ok(None) };
     // A tag that never was one of ours matches nothing.

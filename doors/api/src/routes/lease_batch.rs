@@ -146,7 +146,7 @@ pub(crate) async fn batch(
     api.bridge().room(bytes).await?;
     let mut waits = Gated::open(());
     let made = make_all(&api, reports, &mut waits);
-    // Before anything is awaited that takes time: one wait for the disk is enough for both.
+    // Leased before any long await, so that one wait for the disk covers both.
     let leased = match wanted {
         None => None,
         Some(Err(problem)) => Some(Err(problem)),
@@ -171,7 +171,7 @@ pub(crate) async fn batch(
     Ok(json_answer(Body::new(GuardedBody::new(to_json(&answer, 0), guards))))
 }
 
-/// The answer to a report, once what it waits for is on disk.
+/// The answer to a report, once everything that the answer depends on is on disk.
 async fn report_answer(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
     let problem = match outcome {
         Ok(Made { ttr_ms: Some(ttr_ms), done: Ok(()), .. }) => {
@@ -184,8 +184,8 @@ async fn report_answer(api: &Api, outcome: Answered<Made>) -> ReportAnswer {
     ReportAnswer::Refused { problem: problem.into() }
 }
 
-/// The answer to the request for jobs, which does not take back the reports if it is refused; and
-/// what undoes its leases unless it is sent.
+/// The answer to the request for jobs, which leaves the reports in force if it is refused; and the
+/// guard that undoes its leases unless the answer is sent.
 async fn next_answer(
     api: &Api,
     pass: &mut Pass,
@@ -235,8 +235,8 @@ struct Made {
     done: Result<(), Refused>,
 }
 
-/// Makes all reports that could be read, one after the other. What their answers wait for goes to
-/// `answer`.
+/// Applies all reports that could be read, one after the other. `answer` collects what their
+/// answers wait for.
 fn make_all(
     api: &Api,
     reports: Vec<Answered<Report>>,

@@ -1,4 +1,4 @@
-//! What workers do: lease jobs, and tell how it went.
+//! What workers do: lease jobs, and report how they ended.
 
 use axum::Json;
 use axum::body::Body;
@@ -38,7 +38,7 @@ pub(crate) const WORKER_CHARS_MAX: usize = 256;
 /// Texts that come with the end of an attempt.
 pub(crate) const MESSAGE_CHARS_MAX: usize = 4096;
 pub(crate) const CODE_CHARS_MAX: usize = 64;
-/// A lease is extended by at most this much at once; more than a month is no lease.
+/// A lease is extended by at most this much at once: a month.
 pub(crate) const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
 /// A worker's request for a job, or for several.
@@ -227,18 +227,20 @@ fn lease_of(body: LeaseBody) -> Answered<Lease> {
     })
 }
 
-/// A job that is leased, and what takes the lease back.
+/// A job that is leased, and the guard that takes the lease back.
 pub(super) type Held = (LeasedJob, LeaseGuard);
 
-/// Writes the answer that hands jobs out; `write` gets those whose payload is there, and about how
-/// many bytes they are. With it comes what undoes their leases unless the answer is sent.
+/// Writes the answer that hands jobs out; `write` gets the jobs whose payload is there, and about
+/// how many bytes they are. The answer comes with the guard that undoes their leases unless it is
+/// sent.
 pub(super) async fn hand_out<T: Send + 'static>(
     api: &Api,
     pass: &mut Pass,
     leased: Vec<Held>,
     write: impl FnOnce(Vec<Leased>, usize) -> T + Send + 'static,
 ) -> Answered<(T, Vec<LeaseGuard>)> {
-    // They may have been waited for: who may not have a job any more lets go of the leases.
+    // The client may have waited for a while; if it may not have one of the jobs any more, the
+    // leases are given up.
     for (job, _) in &leased {
         pass.allows(Target::Queue(&job.queue))?;
     }
@@ -251,7 +253,8 @@ pub(super) async fn hand_out<T: Send + 'static>(
     work_on_bytes(bytes, work).await
 }
 
-/// The jobs whose payload can be given out, what undoes their leases, and the bytes of the payloads.
+/// The jobs whose payload can be given out, the guards that undo their leases, and the bytes of the
+/// payloads.
 fn with_payloads(
     api: &Api,
     leased: Vec<Held>,
@@ -266,7 +269,8 @@ fn with_payloads(
                 bytes += payload.len();
             }
             none => {
-                // The engine has ended it. Undone once more, it might be somebody else's by now.
+                // The engine has ended this lease. Undoing it again could hit a lease that another
+                // worker has by now.
                 guard.done();
                 none?;
             }
@@ -492,7 +496,7 @@ impl FailBody {
     }
 }
 
-/// The fields in which a body brings a result.
+/// The fields of a body that carry a result.
 type Given = (Option<Box<RawValue>>, Option<String>, Option<Kind>);
 
 async fn with_result(result: WorkResult, (json, base64, kind): Given) -> Answered<WorkResult> {
@@ -500,7 +504,7 @@ async fn with_result(result: WorkResult, (json, base64, kind): Given) -> Answere
     Ok(WorkResult { result: Payload::new(bytes, kind), ..result })
 }
 
-/// Ends an attempt, well or not.
+/// Ends an attempt, as a success or a failure.
 async fn finish(api: &Api, claim: Claim, result: WorkResult) -> Answered<StatusCode> {
     let bytes = result.result.len();
     let finish = |engine: &Engine| engine.leases().finish(claim, result);

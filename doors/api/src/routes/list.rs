@@ -47,7 +47,7 @@ pub(crate) struct Paging {
     count: bool,
 }
 
-/// The names of what [`Paging`] says.
+/// The names of the fields of [`Paging`].
 const PAGING: [&str; 5] = ["limit", "cursor", "order", "payload_preview", "count"];
 
 /// Which jobs to list, and which page of them.
@@ -135,8 +135,8 @@ pub(crate) async fn list(
     Ok(Json(Page { jobs, next_cursor, partial, total, total_is_at_least }))
 }
 
-/// Jobs as a list shows them. Where their payloads are looked into, that is done on a thread of its
-/// own: they may have to come from the disk, and nobody else shall wait for that.
+/// Jobs as a list shows them. Payloads are read on a separate thread: they may have to come from
+/// the disk, and no other request must wait for that.
 async fn shown(api: &Api, images: Vec<JobImage>, preview: Option<u32>) -> Answered<Vec<Job>> {
     let new = |api: &Api, image: &JobImage| {
         Job::new(api.engine(), image, Bodies::default(), &api.options().host)

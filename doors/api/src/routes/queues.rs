@@ -29,7 +29,7 @@ const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
 /// Stretches of a walk for a queue's oldest job.
 const OLDEST_STRETCHES_MAX: usize = 16;
-/// Foreground jobs end in no record: a drain looks for itself this often.
+/// The end of a foreground job writes no record, so a drain checks by itself this often.
 const DRAIN_LOOK: Duration = Duration::from_millis(250);
 
 /// A queue's numbers.
@@ -195,7 +195,7 @@ fn numbers_of(view: &QueueView, now_ms: u64) -> Queue {
     }
 }
 
-/// What the state does not know: who comes and goes.
+/// Adds what the engine's state does not keep: the traffic of the queue and its waiting workers.
 fn note_traffic(engine: &Engine, name: &Bytes, queue: &mut Queue) -> QueueTraffic {
     let traffic = engine.observe().traffic(name);
     queue.last_minute = traffic.last_minute.into();
@@ -247,7 +247,7 @@ fn in_full(api: &Api, view: &QueueView) -> QueueAnswer {
     let mut queue = numbers_of(view, engine.now_ms());
     let settings = Settings::of(&view.settings);
     let traffic = note_traffic(engine, name, &mut queue);
-    // They stand in the settings.
+    // In this answer they are part of the settings.
     (queue.jobs_max, queue.bytes_max) = (None, None);
     let age = |ms: u64| engine.now_ms().saturating_sub(ms);
     let tag = settings.tag();
@@ -396,7 +396,7 @@ async fn change_paused(
 /// The queue after a change.
 pub(super) async fn changed(api: &Api, name: &Bytes) -> Answered<QueueAnswer> {
     match shown(api, name).await {
-        // Setting everything to its default lets an empty queue go: that is what it is now.
+        // An empty queue with default settings is not kept; the answer shows it as empty.
         Err(problem) if problem.code == Code::QueueNotFound => {
             let counts = [0; Status::ALL.len()];
             let listing = QueueListing { name: name.clone(), counts, paused: false };
@@ -434,14 +434,14 @@ pub(crate) async fn purge(
 ) -> Answered<Json<Purged>> {
     let (undo_ms, begun_ms) = (asked.undo_ms()?, api.engine().now_ms());
     let mut audit = Audit::of_many(pass.actor(Origin::Api), Some(name.clone()), "");
-    // Only what is there now: with producers at work it would never end.
+    // Only the jobs that are there now: with producers at work a purge of all would never end.
     let listing = api.bridge().durable(api.engine().queues().get(&name)).await;
     let most = listing.map_or(0, |queue| {
         queue.counts[Status::Ready as usize] + queue.counts[Status::Scheduled as usize]
     });
     let mut deleted = 0;
     while deleted < most {
-        // Given up before the wait for the disk, in which others have theirs.
+        // The turn is given up before the wait for the disk, so that other requests have theirs.
         drop(slice_turn().await);
         let empty = |engine: &Engine| engine.people(&mut audit).empty_queue(&name, undo_ms);
         let count = api.bridge().change(empty).await?;

@@ -24,7 +24,7 @@ use crate::schedule::{self, ScheduleBody, ScheduleShown};
 
 const LIMIT: usize = 100;
 pub(crate) const LIMIT_MAX: usize = 512;
-/// Times shown that lie ahead.
+/// How many of the next times are shown by default.
 const TIMES: usize = 10;
 pub(crate) const TIMES_MAX: usize = 100;
 
@@ -132,7 +132,7 @@ pub(crate) async fn list(
     Ok(Json(Schedules { schedules, next_cursor }))
 }
 
-/// The payload is for who may inspect the queue.
+/// The payload is shown only to clients that may inspect the queue.
 fn shown(api: &Api, pass: &mut Pass, view: ScheduleNow, times: usize) -> ScheduleShown {
     let queue = Target::Queue(&view.schedule.job.queue);
     let with_payload = pass.allows_as(Role::Inspect, queue).is_ok();
@@ -182,7 +182,8 @@ pub(crate) async fn show(
     Ok((tag, Json(shown(&api, &mut pass, view, times))).into_response())
 }
 
-/// What the request says must be there, as far as the schedule is there.
+/// The revision that the request's preconditions demand, given the current schedule if there is
+/// one.
 fn expected(headers: &HeaderMap, view: Option<&ScheduleNow>) -> Answered<Expected> {
     let revision = match Precondition::of(headers)? {
         Precondition::None => return Ok(Expected::Any),
@@ -252,7 +253,7 @@ pub(crate) async fn put(
         let view = ScheduleNow { schedule, progress: Progress::default(), is_running: false };
         return Ok(Json(shown(&api, &mut pass, view, TIMES)).into_response());
     }
-    // What was asked about is what is changed.
+    // The schedule that access was checked for must be the one that is changed.
     if expected == Expected::Any && pass.is_limited() {
         let revision = known.as_ref().map(|known| known.progress.revision);
         expected = revision.map_or(Expected::Nothing, Expected::Revision);
@@ -292,7 +293,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The schedule that was looked at, and none that took its place meanwhile.
+/// Demands the schedule that was looked at, and not one that took its place meanwhile.
 fn exactly(headers: &HeaderMap, view: &ScheduleNow) -> Answered<Expected> {
     match expected(headers, Some(view))? {
         Expected::Any => Ok(Expected::Revision(view.progress.revision)),

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! What the server reports about itself.
 
 use std::sync::atomic::Ordering;
 

@@ -90,8 +90,9 @@ pub(crate) async fn submit(
     Ok((status, [(header::LOCATION, location)], body).into_response())
 }
 
-/// Who may not submit to the queue of a job or a batch may not wait for it either, nor add to it: a
-/// job's workers may read the results of those before it, and who manages a batch cancels its jobs.
+/// A client that may not submit to the queue of a job or a batch may not wait for it either, nor
+/// add to it: a job's workers may read the results of the jobs before it, and the managers of a
+/// batch may cancel its jobs.
 async fn may_join(api: &Api, pass: &mut Pass, wanted: &Wanted) -> Answered<()> {
     if let Some(id) = wanted.batch()
         && !may_use_batch(api, pass, id).await
@@ -109,7 +110,7 @@ async fn may_join(api: &Api, pass: &mut Pass, wanted: &Wanted) -> Answered<()> {
     Ok(())
 }
 
-/// Whether there is a batch, and it is one of a queue that the client may submit to.
+/// Whether the batch exists and its queue is one that the client may submit to.
 async fn may_use_batch(api: &Api, pass: &mut Pass, id: JobId) -> bool {
     let batch = api.bridge().durable(api.engine().batches().get(id)).await;
     batch.is_some_and(|batch| pass.allows(Target::Queue(&batch.queue)).is_ok())

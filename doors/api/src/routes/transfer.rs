@@ -1,5 +1,5 @@
-//! Jobs on their way to another server: all of them with their payloads, page by page, and the same
-//! taken in again.
+//! Moving jobs to another server: the export of all jobs with their payloads, page by page, and the
+//! import.
 
 use axum::Json;
 use axum::extract::State;
@@ -26,7 +26,7 @@ use crate::typed::{json_answer, to_json};
 use crate::walk::{Order, Walk};
 
 const LIMIT_MAX: usize = 1_000;
-/// A page ends behind the job with which its payloads and results are longer than this.
+/// A page ends with the job that makes its payloads and results longer than this.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The jobs that are not done or dead.
 const UNFINISHED: &str = "/?status=scheduled,ready,leased,parked,blocked";
@@ -86,7 +86,7 @@ pub(crate) async fn export(
                 break;
             }
             bytes += bytes_of(&image, u32::MAX);
-            // One that lives in memory only goes with the client that waits for it.
+            // A job that lives only in memory goes when the client that waits for it does.
             let stays = !image.foreground && image.options().deletion.is_none();
             images.extend(stays.then_some(image));
         }
@@ -165,7 +165,7 @@ pub(crate) async fn import(
     let reader = api.clone();
     let read = work_on_bytes(raw.len(), move || read_all(reader.engine(), &raw, now_ms)).await?;
     let mut wanted = Vec::with_capacity(read.len());
-    // None: the next of those that are taken says it.
+    // `None`: filled in from the next answer of the jobs that are taken.
     let places: Vec<Option<OneImport>> = read
         .into_iter()
         .map(|read| match read {

@@ -38,7 +38,7 @@ pub(crate) async fn wait(
     let id = jobs::find(&api, which).await?;
     let bridge = api.bridge();
     if wait_ms > 0 {
-        // What it came to is looked up, whatever the answer is.
+        // The job is looked up below, whatever this wait answers.
         bridge.result(id, wait_ms).await?;
         pass.allows_job(bridge, which).await?;
     }

@@ -65,7 +65,7 @@ impl Why {
     }
 }
 
-/// What would hold it back even if it were ready.
+/// What would prevent the job from starting even if it were ready.
 fn holding(image: &JobImage, now: JobNow) -> Vec<Reason> {
     let paused = now.is_queue_paused.then(|| paused(&image.queue));
     paused.into_iter().chain(now.held_back.into_iter().map(constrained)).collect()

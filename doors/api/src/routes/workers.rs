@@ -21,7 +21,7 @@ use crate::{instant, naming};
 
 /// Leased jobs looked at for one request.
 const JOBS_MAX: usize = 20_000;
-/// Jobs of a stretch of the walk for them.
+/// Jobs of one stretch of the walk that finds them.
 const STRETCH_JOBS: usize = 128;
 /// Stretches of that walk.
 const STRETCHES_MAX: usize = 500;
@@ -103,12 +103,12 @@ pub(crate) struct Page {
     partial: bool,
 }
 
-/// Whom a lease, or a wish for one, is from.
+/// The worker that holds a lease or asked for one.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Who {
     door: i32,
     holder: u64,
-    /// Of a worker known by its connection the name says nothing more.
+    /// Empty for a worker that is identified by its connection.
     name: Bytes,
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn list(State(api): State<Api>, Args(asked): Args<Asked>) -> An
             workers.push(shown(worker, jobs));
         }
     }
-    // With more pages, whoever is left may be on one of them.
+    // If there are more pages, the remaining workers may be on one of those.
     if from == 0 && next.is_none() {
         let mut unseen: Vec<Worker> = held.into_iter().map(unseen).collect();
         unseen.sort_by_key(|worker| worker.jobs.first().map(|job| job.id));
@@ -159,7 +159,7 @@ struct Holding {
     jobs: Vec<WorkerJob>,
 }
 
-/// All leased jobs by who has them, and whether there are more.
+/// All leased jobs by the worker that has them, and whether there are more.
 async fn held(api: &Api) -> (Gated<HashMap<Who, Holding>>, bool) {
     let filter = ScanFilter { statuses: vec![Status::Leased], ..ScanFilter::default() };
     let mut by_who: HashMap<Who, Holding> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Who may use which route: every route against every role, and against queues of others.
+//! Access to routes: every route against every role, and against queues of others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ pub fn guarded(tokens: &TokensFile, is_required: bool) -> Bench {
     guarded_with(tokens, is_required, |_| {})
 }
 
-/// A node of a cluster that nobody has started.
+/// A node of a cluster that was not started.
 pub fn node() -> Node {
     Node::start(NodeOptions {
         shard: None,
@@ -323,13 +323,13 @@ async fn where_nobody_is_asked_a_token_binds_all_the_same() {
         assert!(![401, 403].contains(&status(&bench.send(request).await)), "{row:?}");
         for (token, refusal) in [("wrong", 401), ("mine.submit", 403), ("expired", 401)] {
             let reply = bench.call_as(token, prepared(&bench, *row, "x").await).await;
-            // What others may submit to is not there.
+            // Things that only others may submit to are answered as not found.
             let is_hidden = row.2 == Some(Role::Submit) && row.3 == About::Job;
             let refusal = if refusal == 403 && is_hidden { 404 } else { refusal };
             assert_eq!(status(&reply) == refusal, row.2.is_some(), "{row:?} {token} {reply:?}");
         }
     }
-    // What is for another server's guard is not looked at.
+    // Credentials meant for another server's guard are ignored.
     let basic = request(Method::GET, "/api/v1/server").header("authorization", "Basic c2VzYW1l");
     bench.send(basic.body(Body::empty()).unwrap()).await.is(200);
 }

@@ -1,4 +1,4 @@
-//! What workers say while they have a job, and who sees it.
+//! The reports of workers about a running job, and which clients see them.
 
 use axum::body::Body;
 use axum::http::{Method, header};

@@ -1,4 +1,4 @@
-//! What people do, as the audit log has it.
+//! The actions of people in the audit log.
 
 use axum::body::Body;
 use axum::http::{Method, Request};

@@ -105,7 +105,7 @@ async fn a_segment_comes_whole_or_in_ranges() {
     let behind = server.get(path, Some(&format!("bytes={bytes}-"))).await;
     assert_eq!(behind.header("content-range"), format!("bytes */{bytes}"));
     behind.is_problem(416, "range_not_satisfiable");
-    // What is no range is passed over.
+    // A malformed range is ignored.
     assert_eq!(server.get(path, Some("bytes=-5")).await.body, whole.body);
 }
 

@@ -371,7 +371,7 @@ async fn a_token_may_use_batches_of_its_queues_only() {
         .is_problem(404, "after_not_found");
     submit(json!({ "queue": "mine.a", "batch": own })).await.is(201);
     submit(json!({ "queue": "mine.a", "after": [own] })).await.is(201);
-    // Whoever adds a job to a batch leaves it to those who manage the batch.
+    // A job added to a batch is under the control of the batch's managers.
     let job = json!({ "queue": "other", "batch": own });
     call("admin", "/api/v1/jobs", job).await.is(201);
     let cancelled = call("mine.manage", &format!("/api/v1/batches/{own}/cancel"), json!({})).await;

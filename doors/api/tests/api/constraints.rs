@@ -57,7 +57,7 @@ async fn a_constraint_is_told_as_it_was_put() {
     }
     assert_eq!(answer["rate"], json!({ "count": 10, "per_ms": 1000, "burst": 10 }));
     assert_eq!(answer["buckets"], json!([]));
-    // What is told can be put again, and changes nothing.
+    // The constraint as shown can be put again, and changes nothing.
     let again = put(&bench, "per%20user", body).await;
     assert_eq!((again.status, again.header("etag")), (StatusCode::OK, "\"1\""));
     let reply = bench.get("/api/v1/constraints/per%20user").await;
@@ -128,7 +128,7 @@ async fn a_constraint_says_which_payloads_it_cannot_read() {
     }
     let answer = bench.get("/api/v1/constraints").await.json();
     assert_eq!(answer["constraints"][0]["notes"].as_array().unwrap().len(), 1);
-    // What reads no payloads has nothing to say, nor has what can read all of them.
+    // A constraint that reads no payloads has no notes, nor has one that can read all of them.
     assert!(
         put(&bench, "c", json!({ "queue": "mail", "running_max": 1 })).await.json()["notes"]
             .is_null()

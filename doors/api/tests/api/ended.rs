@@ -1,4 +1,4 @@
-//! What a worker is told whose lease is over.
+//! The answers to a worker whose lease is over.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use spindle_api::{Api, Options};
 use spindle_testkit::HttpDoor;
 pub use spindle_testkit::{PATIENCE, wait_until_async as until};
 
-/// The API, and what all HTTP doors have on a bench.
+/// The API, and the parts that all HTTP doors have on a bench.
 pub struct Bench {
     pub api: Api,
     http: HttpDoor,

@@ -1,4 +1,4 @@
-//! What the server did, what failed, and the jobs that failed like that.
+//! The history of the server, its failures, and the jobs of each failure.
 
 use serde_json::{Value, json};
 use spindle_history::History;

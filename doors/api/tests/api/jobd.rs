@@ -68,7 +68,7 @@ async fn a_worker_that_does_not_answer_is_listed_with_what_it_told_before() {
     bench.get("/api/v1/jobd").await.is(200);
     worker.falls_silent();
     let mut page = bench.get("/api/v1/jobd").await.json();
-    // What it told is fresh for a second.
+    // A worker's status counts as fresh for a second.
     while page["workers"][0]["answers"] == true {
         page = bench.get("/api/v1/jobd").await.json();
     }
@@ -97,7 +97,7 @@ async fn targets_are_paused_and_continued_and_the_audit_log_says_who_asked() {
         assert_eq!(reply.json(), json!({ "asked": asked, "done": asked, "failed": [] }), "{body}");
         assert_eq!(paused(), (names(after.0), names(after.1)), "{action} {body}");
         audited.expect(Some(&Actor::new(ActorKind::Nobody, "", "", Origin::Api)), action);
-        // What is shown is not older than the order.
+        // The page shown is not older than the order.
         let page = bench.get("/api/v1/jobd").await.json();
         let mail = &page["workers"][0]["targets"][0];
         assert_eq!(mail["paused"], after.0.contains(&"mail"), "{page}");

@@ -77,7 +77,7 @@ fn receive(stream: &mut TcpStream) -> String {
 
 fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
-    // A reset says the same as an end.
+    // A reset means the same as an end.
     let _ = stream.read_to_string(&mut text);
     text
 }

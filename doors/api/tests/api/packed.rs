@@ -1,4 +1,4 @@
-//! What LightJQ's workers tell in MessagePack, as the API shows it.
+//! MessagePack reports of LightJQ's workers, as the API shows them.
 
 use serde_json::{Value, json};
 use spindle_core::command::Lease;
@@ -68,7 +68,7 @@ async fn an_error_is_told_as_what_it_says_where_its_door_writes_messagepack() {
         let answer = ended(&bench, Origin::Lightjq, failure(packed(&error))).await;
         assert_eq!(answer["error"], shown);
     }
-    // The same bytes of another door's worker are a text: nobody guesses.
+    // The same bytes from another door's worker are a text: types are never guessed.
     let answer = ended(&bench, Origin::Api, failure(packed(&json!("x")))).await;
     assert_eq!(answer["error"], "\u{fffd}x");
     let answer = ended(&bench, Origin::Lightjq, failure("plain words".into())).await;

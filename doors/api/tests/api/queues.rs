@@ -278,7 +278,7 @@ async fn settings_go_back_just_as_they_came() {
     let queue = bench.get("/api/v1/queues/a").await;
     assert_eq!((alone.json(), &queue.json()["settings"]), (settings.clone(), &settings));
     assert_eq!(alone.header("etag"), queue.header("etag"));
-    // What was read is put back, and changes nothing.
+    // Putting back what was read changes nothing.
     let mut request = json_request(Method::PUT, path, &alone.json());
     request.headers_mut().insert("if-match", alone.header("etag").parse().unwrap());
     let put = bench.send(request).await;

@@ -1,4 +1,4 @@
-//! What comes from strangers, and what makes no sense.
+//! Requests from strangers, and requests that make no sense.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, StatusCode, Version, header};

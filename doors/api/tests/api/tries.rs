@@ -1,4 +1,4 @@
-//! How often a job is tried, and what is told of that.
+//! How often a job is tried, and how that is shown.
 
 use axum::body::Body;
 use axum::http::{Method, header};

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use super::{Encode, decode_response};
 use crate::wire::{Request, Response};
 
-/// How much is asked of the socket at once.
+/// The most bytes of one read from the socket.
 const READ_BYTES: usize = 64 * 1024;
 
 /// A blocking connection. After an error it is of no further use.
@@ -28,7 +28,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The address is none, or nobody accepts there.
+    /// The address is not valid, or nothing accepts connections there.
     pub fn open(
         address: impl ToSocketAddrs,
         timeout: Duration,
@@ -41,7 +41,7 @@ impl Connection {
         Ok(Self { stream, input: BytesMut::new(), packet_bytes_max })
     }
 
-    /// The socket, for those who send or read something else.
+    /// The socket, for callers that send or read other bytes.
     #[must_use]
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
@@ -51,7 +51,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The connection is closed, or the server takes nothing.
+    /// The connection is closed, or the server does not read.
     pub fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut bytes = BytesMut::new();
         request.encode(&mut bytes);
@@ -64,7 +64,7 @@ impl Connection {
     ///
     /// `UnexpectedEof` when the server has closed, `InvalidData` with a
     /// [`ResponseError`](super::ResponseError) when it does not keep to the protocol, `WouldBlock`
-    /// or `TimedOut` when it says nothing.
+    /// or `TimedOut` when it sends nothing.
     pub fn receive(&mut self) -> io::Result<Response> {
         let mut buffer = [0; READ_BYTES];
         loop {

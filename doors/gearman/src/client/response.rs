@@ -5,13 +5,13 @@ use bytes::{Buf, Bytes, BytesMut};
 
 const MAGIC: &[u8] = b"\0RES";
 
-/// Why bytes of a server are no answer.
+/// Why bytes from a server are not an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ResponseError {
     /// Not the magic of a response.
     #[error("the answer is not one of Gearman's")]
     WrongMagic,
-    /// Longer than the caller takes.
+    /// Longer than the caller allows.
     #[error("an answer of {bytes} bytes is too long")]
     TooLong {
         /// The length in its header.
@@ -39,8 +39,8 @@ pub fn decode_response(
     read(kind, packet.slice(HEADER_BYTES..)).map(Some)
 }
 
-/// The same, as it came: the packet's type, and all its bytes, the header included. What its
-/// arguments are is not looked at.
+/// The same, undecoded: the packet's type, and all its bytes, the header included. The arguments
+/// are not parsed.
 ///
 /// # Errors
 ///

@@ -12,10 +12,10 @@ use super::{DraftSession, error, refuse, reply};
 use crate::wire::draft::{ErrorCode, JobKind, NewJob, Progress, Reply};
 use crate::wire::parse_number;
 
-/// Progress of a job that is over.
+/// The progress of a job that has ended.
 const OVER: Progress = Progress { numerator: 1, denominator: 1, remaining_s: 0 };
 
-/// With more unsent, progress of a sync job is dropped: a later one replaces it.
+/// With more bytes than this unsent, progress of a sync job is dropped: a later report replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The synchronous job this connection waits for.
@@ -165,7 +165,7 @@ fn engine_job(job: &NewJob) -> EngineJob {
     EngineJob { submit, payload: Payload::new(job.payload.clone(), Type::Bytes) }
 }
 
-/// A duplicate key counts within its name, as long as the job is unfinished.
+/// A duplicate key is unique within its name, as long as the job is unfinished.
 fn key_of(job: &NewJob) -> Option<Key> {
     if job.duplicate_key.is_empty() {
         return None;

@@ -51,7 +51,7 @@ impl DraftSession {
         let names: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
         let mut registry = self.common.registry.lock();
         registry.reset_abilities(self.number);
-        // One said twice counts once.
+        // A name given twice counts once.
         let mut said = HashSet::new();
         for (place, name) in (0..).zip(names.iter()).filter(|(_, name)| said.insert(*name)) {
             registry.add_ability(self.number, place, name);
@@ -71,7 +71,7 @@ impl DraftSession {
         }
         self.sleeps = true;
         if self.names.is_empty() {
-            // There is nothing to call it for until it can do something.
+            // There is nothing to wake it for until it can do something.
             return;
         }
         let payload_bytes_max = self.common.payload_bytes_max();
@@ -122,7 +122,7 @@ impl DraftSession {
                 }
                 Ok(LeaseReply::Nothing) => return reply(out, &Reply::Noop),
                 Ok(LeaseReply::Waiting(ticket)) => {
-                    // Not asked for.
+                    // The worker did not ask to wait.
                     self.engine.waits().cancel(&self.caller, ticket);
                     return reply(out, &Reply::Noop);
                 }
@@ -163,8 +163,8 @@ impl DraftSession {
         }
     }
 
-    /// The job this connection has, if the engine thinks so too: it may have been cancelled, or
-    /// its time may have run out.
+    /// The job this connection has, if the engine still agrees: it may have been cancelled, or its
+    /// time may have run out.
     fn still_held(&mut self, out: &mut Outbox) -> Option<AssignedJob> {
         let held = self.held.take()?;
         let image = out.open(self.engine.jobs().get(JobRef::Id(held.id)).ok()?)?;

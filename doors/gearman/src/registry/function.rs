@@ -38,7 +38,7 @@ impl Borrow<[u8]> for Name {
     }
 }
 
-/// How many can do it, and its place among those nobody can.
+/// How many workers can do it, and its place among the functions without a worker.
 #[derive(Debug, Default)]
 pub(super) struct Function {
     workers: u64,
@@ -52,21 +52,21 @@ impl Function {
         self.workers
     }
 
-    /// One more can do it. Returns the place it had among the idle ones.
+    /// Adds a worker. Returns the place that the function had among the idle ones.
     pub fn gain_worker(&mut self) -> Option<u64> {
         note_step();
         self.workers += 1;
         self.idle.take()
     }
 
-    /// One less can do it. Returns whether nobody can now.
+    /// Removes a worker. Returns whether none is left.
     pub fn lose_worker(&mut self) -> bool {
         note_step();
         self.workers = self.workers.saturating_sub(1);
         self.workers == 0
     }
 
-    /// Its place among the idle ones is this now. Returns the one it had.
+    /// Sets its place among the idle ones. Returns the previous one.
     pub fn set_idle(&mut self, place: u64) -> Option<u64> {
         note_step();
         self.idle.replace(place)

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::copy_name;
 use crate::wire::ABILITIES_MAX;
 
-/// What a worker can do. A name costs the same however many there are.
+/// What a worker can do. The cost for one name does not depend on how many there are.
 #[derive(Debug, Default)]
 pub(super) struct Abilities {
     /// In the order the worker said them: round-robin goes by it.
@@ -25,14 +25,14 @@ struct Ability {
     timeout_ms: Option<u64>,
 }
 
-/// What became of a function a worker said.
+/// The outcome of adding a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Added {
     /// It is new, and stands at this place under this name.
     New { place: u64, name: Bytes },
     /// The worker had said it before; its timeout is the new one.
     Known,
-    /// The worker can do as many as it may.
+    /// The worker has reached the limit of functions.
     TooMany,
 }
 

@@ -27,7 +27,7 @@ const ABILITIES_PER_STEP: usize = 256;
 /// Steps of a walk before others have a turn.
 pub(super) const STEPS_PER_TURN: usize = 16;
 
-/// The version that clients get: that of the gearmand whose behaviour this is, then ours.
+/// The version that clients get: that of the gearmand whose behaviour this follows, then ours.
 const VERSION: &str = concat!("2.0.0-spindle-", env!("CARGO_PKG_VERSION"));
 
 /// A command that goes on over several steps.
@@ -157,8 +157,8 @@ impl GearmanSession {
         }
     }
 
-    /// Connections in the order they came. What one can do is taken down at once and written over
-    /// several steps.
+    /// Connections in the order they came. The functions of one connection are copied at once and
+    /// written over several steps.
     fn list_workers(
         &self,
         mut after: u64,
@@ -210,7 +210,8 @@ impl GearmanSession {
         let named =
             self.common.registry.lock().functions_after(after.as_deref(), FUNCTIONS_PER_STEP);
         let queues = self.engine.queues().lines(after.as_deref(), FUNCTIONS_PER_STEP);
-        // Behind the end of a list that was cut off, the other one is not known yet.
+        // Where one of the two lists was cut off, lines behind its end would be incomplete, so both
+        // stop there.
         let cut_named = named.last().filter(|_| named.len() == FUNCTIONS_PER_STEP);
         let cut_queues = queues.last().filter(|_| queues.len() == FUNCTIONS_PER_STEP);
         let until = [cut_named.map(|(name, _)| name), cut_queues.map(|queue| &queue.name)];
@@ -245,8 +246,8 @@ impl GearmanSession {
             }
             match out.open(self.engine.people(&mut audit).empty_queue(&name, 0)) {
                 Ok(0) => {
-                    // Its limits go with it; with nothing set this changes nothing. The answer
-                    // waits for that too.
+                    // The function's limits are removed with it; if none are set this changes
+                    // nothing. The answer waits for that too.
                     let people = self.engine.people(&mut audit);
                     let cleared = people.change_queue(Action::Purge, &name, |queue| {
                         queue.jobs_max_by_class.clear();

@@ -21,7 +21,7 @@ pub(super) fn key_of(function: &[u8], unique: &[u8], payload: &[u8]) -> Option<K
     }
 }
 
-/// The key of a job with a unique of its own. The unique stands first, so that its job is found
+/// The key of a job with a unique of its own. The unique comes first, so that its job is found
 /// without knowing the function.
 fn unique_key(function: &[u8], unique: &[u8]) -> Key {
     let mut name = unique_prefix(unique);
@@ -38,8 +38,8 @@ pub(super) fn unique_prefix(unique: &[u8]) -> BytesMut {
     name
 }
 
-/// The key of a job whose payload is its name. Jobs without a payload are all different
-/// (recorded), so theirs is drawn.
+/// The key of a job that is identified by its payload. Jobs without a payload are all different
+/// (recorded), so their key is random.
 fn payload_key(function: &[u8], payload: &[u8]) -> Key {
     // No unique begins with a NUL, so no unique of a client is this key.
     let mut name = BytesMut::zeroed(1);

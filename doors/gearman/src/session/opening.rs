@@ -40,8 +40,8 @@ impl Opening {
         Opening { engine, common, caller, login, number, held: None, session: None }
     }
 
-    /// Takes lines `auth TOKEN` off the input: either protocol may follow. False: such a line has
-    /// begun, and has no end yet or has to wait for its turn.
+    /// Takes lines `auth TOKEN` off the input: either protocol may follow. Returns false if such a
+    /// line is incomplete or has to wait for its turn.
     fn take_auth_lines(&mut self, input: &mut BytesMut, out: &mut Outbox) -> bool {
         loop {
             let start = input.get(..AUTH.len()).unwrap_or(input);
@@ -93,7 +93,7 @@ impl Opening {
     }
 }
 
-/// How a line begins that says who is there.
+/// The beginning of a line that presents a token.
 const AUTH: &[u8] = b"auth ";
 
 /// Presents a token, and answers as to a text command.
@@ -104,7 +104,7 @@ pub(super) fn answer_auth(login: &mut Login, token: &Presented, out: &mut Outbox
     }
 }
 
-/// A browser or the like: the connection closes at once.
+/// A browser or a similar client: the connection closes at once.
 struct Stranger;
 
 impl Session for Opening {

@@ -18,8 +18,8 @@ impl GearmanSession {
         reply(out, Response::Status { handle: &handle[..], status });
     }
 
-    /// A unique counts within a function, and the question names none: the first function that
-    /// has it answers.
+    /// A unique is unique within a function only, and the question names no function: the first
+    /// function that has it is used.
     pub(super) fn status_unique(&self, unique: &Bytes, out: &mut Outbox) {
         let progress = self.find_unique(unique, out);
         let status = shown(progress.as_ref());

@@ -1,4 +1,4 @@
-//! Jobs in.
+//! Submitting jobs.
 
 use spindle_core::job::Origin;
 use spindle_core::{BytesRef, JobId, Type, command};

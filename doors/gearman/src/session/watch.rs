@@ -7,10 +7,10 @@ use spindle_engine::{Answer, Flow, Gated, News, Outbox, Ticket};
 use super::{GearmanSession, reply};
 use crate::wire::Response;
 
-/// With more unsent, WORK_STATUS is dropped: a later one replaces it.
+/// With more bytes than this unsent, WORK_STATUS is dropped: a later one replaces it.
 const NEWS_BYTES_MAX: usize = 1024 * 1024;
-/// With more unsent, a client that further WORK_DATA or WORK_WARNING comes for has stopped
-/// reading: it is cut off, so that a slow reader of a fast worker does not fill the memory.
+/// With more bytes than this unsent when further WORK_DATA or WORK_WARNING comes, the client has
+/// stopped reading: it is cut off, so that a slow reader of a fast worker does not fill the memory.
 const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The codes of failures that clients get as a WORK_FAIL. All but the first are the engine's own.
@@ -30,9 +30,9 @@ pub(super) const FAILED_CODE: &[u8] = b"work_fail";
 /// The code of a failure a worker ended with WORK_EXCEPTION.
 pub(super) const EXCEPTION_CODE: &[u8] = b"work_exception";
 
-/// Whether a worker said something about a failure. Gearman's WORK_FAIL has nothing to say, nor has
-/// the server when it ends a job; what another door's worker gave as the failed result is an
-/// exception, be it empty.
+/// Whether a worker said something about a failure. Gearman's WORK_FAIL carries no text, and
+/// neither does the end of a job by the server; a result that a worker of another door gave with
+/// its failure is an exception, even if it is empty.
 fn is_exception(outcome: &Outcome) -> bool {
     let has_bytes = outcome.bytes.as_ref().is_some_and(|bytes| bytes.len > 0);
     has_bytes || !WORDLESS.contains(&&outcome.code[..])

@@ -72,7 +72,7 @@ impl GearmanSession {
             self.sleeps = true;
             self.start_sleep(out);
             if !self.sleeps {
-                // It comes for another job, and the time of the one it has goes on.
+                // The worker asks for another job, and the timer of the one it has goes on.
                 return;
             }
         }
@@ -95,7 +95,7 @@ impl GearmanSession {
 
     fn start_sleep(&mut self, out: &mut Outbox) {
         if self.abilities.is_empty() {
-            // There is nothing to call it for until it can do something.
+            // There is nothing to wake it for until it can do something.
             return;
         }
         let payload_bytes_max = self.common.payload_bytes_max();
@@ -162,7 +162,7 @@ impl GearmanSession {
                 Ok(LeaseReply::Nothing) => return reply(out, Response::NoJob),
                 Err(refused) => return refuse(out, &refused),
                 Ok(LeaseReply::Waiting(ticket)) => {
-                    // Not asked for.
+                    // The worker did not ask to wait.
                     self.engine.waits().cancel(&self.caller, ticket);
                     return reply(out, Response::NoJob);
                 }
@@ -204,8 +204,8 @@ impl GearmanSession {
         true
     }
 
-    /// Sets the timeout of a lease, where the worker's functions have different ones: only now it
-    /// is known which one counts.
+    /// Sets the timeout of a lease, where the worker's functions have different ones: only now is
+    /// it known which one applies.
     fn limit_lease(&self, job: &LeasedJob, held: GrabbedJob) {
         if self.abilities.common_timeout_ms().is_some() {
             return;
@@ -331,7 +331,7 @@ impl GearmanSession {
     }
 }
 
-/// Failures are tried again as long as the job's own policy has it.
+/// A failed attempt: the job's own policy decides whether it is tried again.
 fn failure(code: &'static [u8], bytes: Bytes) -> WorkResult {
     let code = Bytes::from_static(code);
     let result = Payload::new(bytes, Type::Bytes);

@@ -55,7 +55,7 @@ pub enum AdminCommand {
     DropFunction { name: Bytes },
     /// Sets new limits; answered by [`ok`].
     MaxQueue { function: Bytes, limits: QueueLimits },
-    /// Says who is there, for all that follows, of packets too; answered by [`ok`] or
+    /// Presents a token for everything that follows, packets included; answered by [`ok`] or
     /// [`AdminError::Denied`]. An extension of ours.
     Auth { token: Presented },
 }
@@ -77,9 +77,9 @@ pub enum AdminError {
     UnknownCommand(Bytes),
     /// `maxqueue`, `create` or `drop` without what belongs to it.
     IncompleteArguments(IncompleteCommand),
-    /// `show` of something else than jobs.
+    /// `show` of something other than jobs.
     UnknownShowArguments,
-    /// `cancel` of something else than a job.
+    /// `cancel` of something other than a job.
     UnknownCancelArguments,
     /// `cancel job` of a job that is not unfinished here.
     UnknownJob,
@@ -107,8 +107,8 @@ pub enum IncompleteCommand {
 }
 
 impl AdminCommand {
-    /// Reads one line, its LF or CR LF taken off. Words and their order count, case and spaces do
-    /// not; what follows a command that takes nothing is ignored.
+    /// Reads one line, its LF or CR LF taken off. The words and their order matter, case and spaces
+    /// do not; words after a command without arguments are ignored.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl AdminCommand {
                 }
                 Ok(AdminCommand::CancelJob { handle: line.slice_ref(handle) })
             }
-            // One that has no token, or more words, has none that is known.
+            // A line without a token, or with more words, is treated as an unknown token.
             _ if is("auth") => {
                 let [token, more, ..] = arguments;
                 let token = token.filter(|_| more.is_none());
@@ -298,7 +298,7 @@ pub fn worker_start(
     id: Option<&[u8]>,
 ) {
     put_number(out, connection);
-    // The address of a person's machine: rare enough for a string.
+    // This line is written for people, seldom enough for a temporary string.
     out.put_slice(format!(" {address} ").as_bytes());
     put_shown(out, id.unwrap_or(b"-"));
     out.put_slice(b" :");
@@ -317,8 +317,8 @@ pub fn worker_end(out: &mut BytesMut) {
     out.put_u8(b'\n');
 }
 
-/// A line of `show jobs`: the handle, how often the job was given back, whether it is given out
-/// no more (its clients have gone, or it was cancelled), and whether it is a background job.
+/// A line of `show jobs`: the handle, how often the job was given back, whether it is no longer
+/// given out (its clients have gone, or it was cancelled), and whether it is a background job.
 pub fn job_line(
     out: &mut BytesMut,
     handle: &[u8],

@@ -24,7 +24,7 @@ impl Default for Limits {
         Self {
             // The longest payload there can be, and room for the arguments before it.
             packet_bytes_max: 64 * 1024 * 1024 + 1024,
-            // A command, three numbers and a name of 512 bytes, and something to spare.
+            // Room for a command, three numbers and a name of 512 bytes, with some to spare.
             line_bytes_max: 1024,
         }
     }
@@ -38,7 +38,7 @@ impl Limits {
     }
 }
 
-/// What came: packets and lines may be mixed on one connection.
+/// A packet or a line: the two may be mixed on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// A binary packet.
@@ -48,7 +48,7 @@ pub enum Incoming {
 }
 
 impl Incoming {
-    /// Whether answering it may change something: then it waits while the log has no room.
+    /// Whether answering it may change something. Such a request waits while the log has no room.
     pub fn is_change(&self) -> bool {
         match self {
             Incoming::Request(request) => matches!(
@@ -81,7 +81,7 @@ impl Incoming {
 }
 
 /// Reads what one connection sends. It remembers how far it has looked, so that every byte is
-/// looked at once however the bytes are cut into packets.
+/// looked at once, however the network splits the bytes.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -109,8 +109,8 @@ impl Decoder {
         self.decode_to(input, &mut whole)
     }
 
-    /// The same, with the bytes that it was: header and line end included, for whoever passes them
-    /// on.
+    /// The same, together with its raw bytes, header and line end included, for callers that
+    /// forward them.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Decoder {
         Ok(incoming.map(|incoming| (incoming, whole.unwrap_or_default())))
     }
 
-    /// Keeps the bytes if `whole` is there for them.
+    /// Also stores the raw bytes in `whole` if it is given.
     fn decode_to(
         &mut self,
         input: &mut BytesMut,

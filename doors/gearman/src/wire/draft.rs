@@ -12,8 +12,8 @@ pub use decoder::{Decoder, DraftError, Limits};
 pub use reply::{ErrorCode, Reply};
 pub use request::{JobKind, NewJob, Progress, Request};
 
-/// The first four bytes of every packet, in both directions: no NUL first, which the published
-/// protocol has, and no letter, which its text has.
+/// The first four bytes of every packet, in both directions. The first one is neither a NUL, with
+/// which packets of the published protocol begin, nor a letter, with which its text commands do.
 pub const MAGIC: [u8; 4] = *b"\x01SPD";
 
 /// Magic, type and length.

@@ -6,8 +6,8 @@ use super::{PacketType, Request};
 
 /// The ERROR packets, each a code that clients know and a text.
 ///
-/// The first group is gearmand's own, byte for byte; the second is for what gearmand takes or
-/// hangs at, with codes of gearmand's vocabulary.
+/// The first group is gearmand's own, byte for byte; the second is for input that gearmand accepts
+/// or hangs on, with codes from gearmand's vocabulary.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorReply {
     /// A WORK_STATUS, WORK_COMPLETE or WORK_FAIL for a job this connection does not hold.
@@ -18,7 +18,7 @@ pub enum ErrorReply {
     WorkExceptionJobNotFound,
     /// The function is at its `maxqueue`.
     QueueFull,
-    /// An OPTION_REQ for something else than exceptions.
+    /// An OPTION_REQ for something other than exceptions.
     UnknownOption,
     /// A unique (or a reducer) of more than 64 bytes.
     UniqueTooLarge,
@@ -47,17 +47,18 @@ pub enum ErrorReply {
     LogCannotGrow,
     /// The log is as large as it may be.
     LogFull,
-    /// Too many wait, sleep or are kept in memory, or a worker can do too much.
+    /// Too many clients wait or sleep, too many jobs are kept in memory, or a worker names too many
+    /// functions.
     TooMany,
     /// The server stops.
     Stopping,
-    /// No token was presented where one is needed, or one that is not known, or has expired.
+    /// A token is needed, and none was presented, or one that is unknown or has expired.
     Unauthenticated,
-    /// The token is not for this.
+    /// The token does not allow this.
     Denied,
-    /// The function's queue is on another shard: a router asks there.
+    /// The function's queue is on another shard, which a router asks instead.
     OtherShard,
-    /// Outside a limit of the engine that has no word of its own here.
+    /// Over a limit of the engine that has no error code of its own here.
     Refused,
 }
 
@@ -65,7 +66,7 @@ impl ErrorReply {
     /// The code of [`ErrorReply::OtherShard`].
     pub const OTHER_SHARD: &str = "OTHER_SHARD";
 
-    /// What a worker hears of a job that it does not hold.
+    /// The error for a worker's packet about a job that it does not hold.
     #[must_use]
     pub fn of_job_not_held(request: &Request) -> ErrorReply {
         match request {
@@ -75,7 +76,7 @@ impl ErrorReply {
         }
     }
 
-    /// What a client hears that may not do something.
+    /// The error for a client that may not do something.
     #[must_use]
     pub fn of_denied(denied: Denied) -> ErrorReply {
         if denied.is_unauthenticated() { Self::Unauthenticated } else { Self::Denied }
@@ -124,7 +125,7 @@ impl ErrorReply {
 /// Why there is no request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
-    /// The packet begins with neither magic.
+    /// The packet begins with the magic of neither a request nor a response.
     #[error("neither a request nor a line")]
     WrongMagic,
     /// The packet says that it comes from a server.

@@ -17,7 +17,7 @@ pub struct Handle {
 /// The digits of the largest job number.
 const NUMBER_BYTES_MAX: usize = 20;
 
-/// So that prefix and number leave room for the NUL of C clients.
+/// The longest prefix that, with the number, leaves room for the NUL of C clients.
 const PREFIX_BYTES_MAX: usize = HANDLE_BYTES_MAX - 1 - NUMBER_BYTES_MAX;
 
 impl HandlePrefix {

@@ -25,8 +25,8 @@ impl Decimal {
     }
 }
 
-/// The digits a text begins with, as gearmand reads numbers: what is no number is 0, and what is
-/// too large is the largest.
+/// The value of the digits that a text begins with, as gearmand reads numbers: 0 if there are none,
+/// and the maximum if the value is too large.
 #[must_use]
 pub fn parse_number(text: &[u8]) -> u64 {
     text.iter()

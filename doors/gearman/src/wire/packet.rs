@@ -11,11 +11,11 @@ pub const FUNCTION_BYTES_MAX: usize = 512;
 /// The longest unique, by the protocol; a reducer's name has the same limit in gearmand.
 pub const UNIQUE_BYTES_MAX: usize = 64;
 
-/// The longest handle that is taken. Handles given out are at least one byte shorter, because C
+/// The longest handle that is accepted. Handles given out are at least one byte shorter, because C
 /// clients keep them in this many bytes with a NUL at the end.
 pub const HANDLE_BYTES_MAX: usize = 64;
 
-/// What a connection calls itself is kept up to this length (recorded: gearmand keeps as much).
+/// The client id of a connection is kept up to this length (recorded: gearmand keeps as much).
 pub const CLIENT_ID_BYTES_MAX: usize = 127;
 
 /// Functions one worker can do at once: as many as a lease may name.
@@ -128,8 +128,8 @@ impl PacketType {
     }
 }
 
-/// Writes a response: its header, then the arguments with NULs between them. No copy but the last
-/// one.
+/// Writes a response: its header, then the arguments with NULs between them. The bytes are copied
+/// once, into the output.
 pub(super) fn write_response(out: &mut BytesMut, kind: PacketType, arguments: &[&[u8]]) {
     let nuls = arguments.len().saturating_sub(1);
     let length = arguments.iter().map(|argument| argument.len()).sum::<usize>() + nuls;

@@ -9,7 +9,7 @@ use super::Schedule;
 pub enum Priority {
     /// After all others.
     Low,
-    /// What a submit without a word about it has.
+    /// The priority of a submit that names none.
     #[default]
     Normal,
     /// Before all others.
@@ -34,7 +34,7 @@ pub enum SubmitKind {
     Reduce {
         /// The function that joins the results, 64 bytes at most.
         reducer: Bytes,
-        /// The fourth argument of libgearman, which nobody gets to see.
+        /// The fourth argument of libgearman, which is passed on to no one.
         aggregator: Bytes,
         /// Whether the client does not wait.
         is_background: bool,
@@ -117,7 +117,7 @@ pub enum Request {
     WorkWarning { handle: Bytes, data: Bytes },
     /// Done, with the result or its last part.
     WorkComplete { handle: Bytes, result: Bytes },
-    /// Failed without a word.
+    /// Failed, without any data.
     WorkFail { handle: Bytes },
     /// Failed, with an exception.
     WorkException { handle: Bytes, data: Bytes },
@@ -125,7 +125,7 @@ pub enum Request {
     GetStatus { handle: Bytes },
     /// How far is the job of this unique?
     GetStatusUnique { unique: Bytes },
-    /// Say this back, whatever it is.
+    /// Send this data back.
     Echo { data: Bytes },
     /// The name of the connection in `workers`: any bytes.
     SetClientId { id: Bytes },

@@ -65,7 +65,7 @@ pub enum Response<B = Bytes> {
     /// The answer to GET_STATUS_UNIQUE, with the unique of the question and how many clients wait
     /// for the job.
     StatusUnique { unique: B, status: JobStatus, clients: u64 },
-    /// What was to be said back.
+    /// The data of an ECHO_REQ, sent back.
     Echo { data: B },
     /// An option was switched on; its name as sent.
     Option { name: B },

@@ -91,7 +91,7 @@ impl Schedule {
             && is(weekday, date.weekday().to_monday_zero_offset())
     }
 
-    /// The first matching minute of a day, after a time of it.
+    /// The first matching minute of a day, after a given time of that day.
     fn first_time(&self, after: Option<Time>) -> Option<Time> {
         let [minute, hour, ..] = self.fields;
         let values = |field: Option<u8>, max: u8| match field {

@@ -74,7 +74,7 @@ fn escape_at(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether a reader or a terminal would take it for more than a letter.
+/// Whether a reader or a terminal would interpret it as more than a letter.
 fn is_interpreted(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{2028}' | '\u{2029}')

@@ -1,4 +1,4 @@
-//! Who may send which packet and line: every one, of the draft too, against every role, and against
+//! Access to packets and lines: every one, of the draft too, against every role, and against
 //! functions of others.
 
 use std::sync::Arc;
@@ -227,13 +227,13 @@ fn who_presents_tokens_too_fast_waits_before_the_protocol_is_known() {
     let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
     let waits = || bench.engine.observe().gauges().waits;
     let mut line = bench.open();
-    // Nobody is known yet: the first one counts for no token.
+    // No token is known yet: the first line counts for no token.
     auth(&mut line, "submit");
     auth(&mut line, "submit");
     assert_eq!(line.text("auth guessed"), "ERR AUTHENTICATION_REQUIRED the+token+is+not+known\r\n");
     auth(&mut line, "submit");
     assert_eq!((line.text("auth submit"), waits(), line.input_bytes_max()), (String::new(), 1, 0));
-    // What comes behind it waits, too.
+    // The input after it waits, too.
     line.send(&Request::Echo { data: Bytes::from_static(b"x") });
     assert!(line.all_heard().is_empty());
     bench.pass(499);

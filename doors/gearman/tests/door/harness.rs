@@ -101,7 +101,7 @@ impl Bench {
         commit_all(&self.engine);
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Lets time pass, and runs what is due.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();

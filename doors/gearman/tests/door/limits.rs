@@ -18,7 +18,7 @@ fn is_alive(line: &mut Line) {
     assert_eq!(line.ask(&Request::Echo { data: data.clone() }), Response::Echo { data });
 }
 
-/// Whoever waits for news, or works, says nothing for long: that is not idleness.
+/// A client that waits for news, or works, may send nothing for long; that does not count as idle.
 #[test]
 fn who_sleeps_works_or_waits_is_not_idle() {
     let bench = Bench::new();
@@ -304,7 +304,7 @@ fn a_server_that_stops_gives_out_nothing_takes_what_is_kept_and_ends_its_connect
     client.add("f", "", "y");
     bench.engine.stop_leasing();
     assert_eq!(worker.grab(GrabKind::Plain), None);
-    // What is kept beyond the server's end is taken, what is not is refused.
+    // Jobs that outlast the server's end are accepted, and others are refused.
     client.add("f", "", "z");
     client.send(&submit(SubmitKind::Foreground(Priority::Normal), "f", "", "z"));
     assert_eq!(client.hear_error().0, "SERVER_ERROR");

@@ -109,7 +109,7 @@ fn a_worker_that_did_not_say_it_sleeps_hears_nothing() {
     assert_eq!(worker.hear(), Response::Noop);
     worker.take();
     worker.send(&Request::PreSleep);
-    // Who grabs is awake.
+    // A worker that grabs is awake.
     assert_eq!(worker.grab(GrabKind::Plain), None);
     client.add("f", "", "2");
     worker.hears_nothing();

@@ -59,7 +59,7 @@ impl TestServer {
         worker
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Lets time pass, and runs what is due.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();
@@ -116,7 +116,7 @@ impl Client {
         assert_eq!(self.hear(), Reply::error(code));
     }
 
-    /// A question that has one answer whatever happens: what comes before that is no answer to it.
+    /// A question that always has exactly one answer; packets that come before it do not answer it.
     #[track_caller]
     pub fn hears_nothing(&mut self) {
         let handle = Bytes::from_static(b"nobody");

@@ -49,7 +49,7 @@ fn an_application_and_two_workers_have_a_full_conversation() {
     resizer.hears_nothing();
     assert_eq!(application.completion(&thumb), (1, 7, "no such gallery".to_owned()));
 
-    // A job whose result nobody wants.
+    // A job whose result no client wants.
     let nothing = application.create(JobKind::ThrowAway, "bday", "2026-11-21", "");
     assert!(nothing.is_empty());
     mailer.takes("bday", "");

@@ -105,7 +105,7 @@ fn what_is_told_of_a_job_waits_for_what_it_reveals() {
     application.send(&create(JobKind::Handle, "mail", "", "x"));
     worker.send(&Request::WorkerConnect { names: vec![Bytes::from_static(b"mail")] });
     worker.send(&Request::JobAssign);
-    // The job is not durable yet, so nobody may hear of it.
+    // The job is not durable yet, so no client may be told of it.
     assert_eq!(worker.released(&line.engine), []);
     line.commit();
     assert_eq!(worker.released(&line.engine).len(), 1);

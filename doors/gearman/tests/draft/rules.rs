@@ -138,7 +138,7 @@ fn a_job_goes_back_when_its_worker_is_gone() {
     polite.send(&Request::WorkerDisconnect);
     polite.is_closed();
     server.until("the job is ready again", |engine| ready(engine, "mail") == 1);
-    // What the worker told of it counts no more.
+    // The worker's earlier report does not count any more.
     assert_eq!(application.status(&handle), (0, 0, 0));
     let mut rude = server.worker(&["mail"]);
     rude.takes("mail", "x");

@@ -7,16 +7,16 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Steps of SQLite's machine between two questions whether to go on. SQLite asks between jobs only:
-/// it looks at a few jobs more than these steps make.
+/// Steps of SQLite's machine between two questions whether to go on. SQLite asks only between jobs,
+/// so it looks at a few more jobs than these steps cover.
 const STEPS: i32 = 64;
 
-/// One try at a query. It is made again from the beginning, elsewhere, when it is cut short.
+/// One try at a query. A try that is cut short is repeated from the beginning on another thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Try {
-    /// Most queries are done before anybody could notice them.
+    /// Long enough for most queries, and too short to disturb anything else.
     Short,
-    /// As long as it gets on: processors that nobody else wants may become scarce.
+    /// As long as it makes progress: it runs on idle processors, which may become scarce.
     WhileFed,
     /// To its end.
     Whole,
@@ -25,10 +25,10 @@ pub enum Try {
 /// What a short try may compute.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// How long a try has to get nothing, or less than [`FED_SHARE`], to be one that starves.
+/// How long a try has to get no processor time, or less than [`FED_SHARE`], to count as starved.
 const STARVED: Duration = Duration::from_millis(500);
 
-/// This part of a processor is enough to get on.
+/// One part in this many of a processor is enough to make progress.
 const FED_SHARE: u64 = 8;
 
 /// How a query ended.
@@ -44,25 +44,27 @@ pub enum End {
     Interrupted,
 }
 
-/// Ends a query that has used its time. Counted is the time its thread has computed, so that a busy
-/// machine refuses no query it would take when idle.
+/// Ends a query that has used its time. Only the time that its thread has computed counts, so that
+/// a busy machine refuses no query that it would accept when idle.
 #[derive(Clone, Default)]
 pub struct Budget(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// The thread's clock at which it ends; 0: never.
+    /// When it ends, by the thread's clock; 0 for never.
     until_ns: AtomicU64,
-    /// Then it is spent; else the try is over.
+    /// Whether the query is spent at that time; otherwise only the try is over.
     is_last: AtomicBool,
-    /// When a try that has to be fed began, by the clock of the thread and by that on the wall.
+    /// Whether the try ends when it starves and, if so, when it began, by the thread's clock and by
+    /// the wall clock.
     fed: AtomicBool,
     began_ns: AtomicU64,
     began_wall_ns: AtomicU64,
-    /// The clock on the wall before which the thread's clock need not be looked at: a thread
-    /// computes no longer than time passes. To ask the one costs a fifth of asking the other.
+    /// The wall-clock time before which the thread's clock need not be read: a thread cannot
+    /// compute longer than time passes. Reading the wall clock costs a fifth of reading the
+    /// thread's clock.
     look_at_ns: AtomicU64,
-    /// The clock on the wall when it was last asked whether to go on.
+    /// The wall-clock time when it was last asked whether to go on.
     asked_ns: AtomicU64,
     spent: AtomicBool,
     cut: AtomicBool,
@@ -100,14 +102,15 @@ impl Budget {
         self.0.asked_ns.store(ns(ClockId::Monotonic), Ordering::Relaxed);
     }
 
-    /// How long nobody has asked whether to go on: a query is within one step for so long.
+    /// How long ago it was last asked whether to go on: a running query has been in one step for
+    /// that long.
     pub fn unasked(&self) -> Duration {
         let asked = self.0.asked_ns.load(Ordering::Relaxed);
         Duration::from_nanos(ns(ClockId::Monotonic).saturating_sub(asked))
     }
 
-    /// Runs something that may take so long, or as long as the try lasts. What has taken longer is
-    /// spent also if it came to an end: a step of SQLite's machine is not interrupted.
+    /// Runs something that may take so long, or as long as the try lasts. A call that took longer
+    /// counts as spent even if it finished, because a step of SQLite's machine is not interrupted.
     pub fn within<T>(&self, time: Duration, one: Try, run: impl FnOnce() -> T) -> (T, End) {
         let shared = &self.0;
         let is_cut_first = one == Try::Short && SHORT < time;
@@ -176,7 +179,7 @@ impl Budget {
     }
 }
 
-/// Whether a try that began so long ago, and has computed so long, gets too little.
+/// Whether a try that began `passed_ns` ago and has computed for `computed_ns` gets too little.
 fn is_starved(passed_ns: u64, computed_ns: u64) -> bool {
     u128::from(passed_ns) >= STARVED.as_nanos() && computed_ns < passed_ns / FED_SHARE
 }

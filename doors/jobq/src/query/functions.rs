@@ -1,9 +1,10 @@
-//! Functions of SQLite whose own form has no bound on its time, made again with one.
+//! Replacements for SQLite functions whose running time has no useful bound.
 //!
 //! SQLite looks at no clock within a function. Most of its functions take a time that grows with
-//! the length of their arguments, which is limited. Those here take the product of two lengths:
-//! a search for a long text in a longer one takes minutes. They give what SQLite's give; the
-//! searches take linear time, and all ask whether the query has time left.
+//! the length of their arguments, which is limited. The ones replaced here take the product of two
+//! lengths: a search for a long text in a longer one takes minutes. The replacements give the same
+//! results as SQLite's; the searches take linear time, and all of them check whether the query has
+//! time left.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -17,7 +18,7 @@ use crate::json;
 use crate::query::budget::Budget;
 use crate::query::pattern::{PATTERN_BYTES_MAX, Pattern, until_nul};
 
-/// What a query calls between its terms: it ends the query when its time is used up.
+/// The function that a query calls between its terms: it ends the query when its time is used up.
 pub const TIME_LEFT: &str = "time_left";
 
 /// The longest letter of UTF-8.
@@ -108,7 +109,7 @@ impl Tools {
     }
 }
 
-/// Nobody reads it: the budget says why.
+/// The error's text is never read; the budget has the reason.
 fn ended() -> Error {
     refused("the query was ended")
 }
@@ -125,7 +126,7 @@ fn like(tools: &Tools, context: &Context<'_>) -> rusqlite::Result<Option<bool>> 
             Some(escape) => Some(single_letter(&escape)?),
         },
     };
-    // An escape letter may be another one for each job: then nothing is kept.
+    // The escape letter may differ from job to job, so the pattern is not cached.
     let read = |pattern: &[u8]| Pattern::like(pattern, escape);
     matched(tools, context, escape.is_none(), read)
 }
@@ -242,7 +243,7 @@ fn trim(
     Ok(Some(Text(text.to_vec())))
 }
 
-/// The letters of a text: a byte, and those after it that go on with it.
+/// The letters of a text: a byte, and the continuation bytes after it.
 fn letters_of(text: &[u8]) -> HashSet<&[u8]> {
     let mut letters = HashSet::new();
     let mut rest = text;

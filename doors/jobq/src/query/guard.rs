@@ -1,4 +1,4 @@
-//! What an expression may update_seq.
+//! What an expression may read and call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,8 +12,8 @@ use crate::query::functions::TIME_LEFT;
 pub const COLUMNS: &[&str] = &["id", "payload", "events", "state", "modified"];
 
 /// The functions they may call: those that only compute, in a time that grows with the length of
-/// their arguments. What is missing here reads or changes something else, makes bytes out of
-/// nothing, or takes a product of lengths (`json_patch`, `json_pretty`).
+/// their arguments. Functions missing here read or change something else, make bytes out of
+/// nothing, or take a product of lengths (`json_patch`, `json_pretty`).
 const FUNCTIONS: &str = "
     -> ->> abs acos acosh asin asinh atan atan2 atanh ceil ceiling char coalesce concat concat_ws
     cos cosh date datetime degrees exp floor format glob hex if ifnull iif instr json json_array
@@ -24,10 +24,11 @@ const FUNCTIONS: &str = "
     time_left timediff trim trunc typeof unhex unicode unixepoch unlikely upper
 ";
 
-/// Most columns and functions a query may name: three for each of its terms. SQLite evaluates a term
-/// for a job in one go, and all that is the same for every job before the first one: nobody can end
-/// it meanwhile. The worst that is known is as many `json_extract`, each of eleven places at the end
-/// of the longest list: 1.7 s, where one of them takes 18 ms (`strftime`: 1.3 s, 14 ms).
+/// Most columns and functions a query may name: three for each of its terms. SQLite evaluates a
+/// term for a job in one go, and everything that is the same for all jobs before the first one;
+/// neither can be interrupted. The worst known case is this many `json_extract`, each of eleven
+/// places at the end of the longest list: 1.7 s, where one of them takes 18 ms (`strftime`: 1.3 s,
+/// 14 ms).
 pub const NAMES_MAX: u32 = 192;
 
 /// SQLite's authorizer: while it is closed, a statement may read a job's columns, once, and call
@@ -43,7 +44,7 @@ struct Shared {
 }
 
 impl Guard {
-    /// Stands before a connection from now on, open.
+    /// Guards a connection from now on. The guard starts open.
     pub fn install(&self, db: &mut Connection) -> rusqlite::Result<()> {
         let guard = self.clone();
         db.authorizer(Some(move |context: AuthContext<'_>| guard.judge(context.action)))
@@ -69,7 +70,7 @@ impl Guard {
             return Authorization::Allow;
         }
         match action {
-            // This door has put it there, and it takes no time.
+            // This door adds the call itself, and it takes no time.
             AuthAction::Function { function_name: TIME_LEFT } => {}
             AuthAction::Read { .. } | AuthAction::Function { .. } => {
                 self.0.names.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.split_ascii_whitespace().any(|keyword| keyword == upper)
 }
 
-/// TRUE and FALSE are no keywords to SQLite, but it knows them.
+/// TRUE and FALSE are included: SQLite does not list them as keywords, but gives them a meaning.
 const KEYWORDS: &str = "
     ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN
     BETWEEN BY CASCADE CASE CAST CHECK COLLATE COLUMN COMMIT CONFLICT CONSTRAINT CREATE CROSS

@@ -6,8 +6,8 @@
 //! too long ([`Budget`]).
 //!
 //! The budget is asked between jobs, between terms, and by those functions that would take longest
-//! (`functions.rs`). What cannot be ended is one term at one job, so the lengths of values, and the
-//! number of names and of `||`, have limits.
+//! (`functions.rs`). The evaluation of one term for one job cannot be interrupted, so the lengths
+//! of values, and the number of names and of `||`, have limits.
 
 mod budget;
 mod functions;

@@ -1,6 +1,6 @@
 //! The patterns of LIKE and GLOB, matched as SQLite matches them.
 //!
-//! Why not SQLite's own: it looks at no clock while it matches, and a pattern of 256 bytes over a
+//! SQLite's own matcher is not used because it checks no clock, and a pattern of 256 bytes over a
 //! long text takes it most of a second. This one asks now and then whether to go on.
 
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ pub const PATTERN_BYTES_MAX: usize = 256;
 /// Letters looked at between two questions whether to go on.
 const LETTERS: usize = 1 << 14;
 
-/// What stands for a byte that is no letter, here as in SQLite.
+/// The letter that stands for an invalid byte, as in SQLite.
 const NO_LETTER: u32 = 0xfffd;
 
 /// A pattern that has been read.
@@ -34,7 +34,7 @@ enum Part {
 }
 
 impl Pattern {
-    /// A pattern of LIKE: `%`, `_`, and what the escape letter stands before.
+    /// A pattern of LIKE: `%`, `_`, and letters behind the escape letter.
     pub fn like(pattern: &[u8], escape: Option<u32>) -> Pattern {
         let mut letters = Letters(until_nul(pattern));
         let mut parts = Vec::new();
@@ -76,7 +76,8 @@ impl Pattern {
         let Some(parts) = &self.parts else { return Some(false) };
         let text = until_nul(text);
         let (mut at, mut part, mut looked_at) = (0, 0, 0_usize);
-        // Behind the last part that takes many: the next part, and where it was tried last.
+        // After the last part that matches any number of letters: the next part, and where it was
+        // tried last.
         let mut retry = None;
         loop {
             looked_at += 1;
@@ -95,7 +96,7 @@ impl Pattern {
                     retry = Some((part, at));
                     continue;
                 }
-                // To take more for a part that takes many leaves less for this one.
+                // If an earlier part matched more letters, even fewer would be left for this one.
                 Some(_) if at == text.len() => return Some(false),
                 Some(one) => {
                     let (letter, bytes) = first_letter(&text[at..]);
@@ -155,7 +156,7 @@ impl Part {
     }
 }
 
-/// What stands behind an opening bracket, up to the closing one. None: there is none.
+/// The set behind an opening bracket, up to the closing one. `None` if there is no closing bracket.
 fn set(letters: &mut Letters<'_>) -> Option<Part> {
     let mut taken = Vec::new();
     let mut next = letters.next()?;
@@ -241,7 +242,7 @@ mod tests {
         (0..count).map(|_| letters[next(state) % letters.len()]).collect()
     }
 
-    /// SQLite's own functions say the same of patterns and texts made at random.
+    /// SQLite's own functions give the same results for random patterns and texts.
     #[test]
     fn patterns_match_what_they_match_in_sqlite() {
         const TEXT: &[&str] =

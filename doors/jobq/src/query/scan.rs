@@ -1,7 +1,7 @@
-//! A look at an expression before SQLite sees it: it must be whole, so that what is put around it
-//! stays around it.
+//! Checks an expression before SQLite sees it: it must be complete in itself, so that the
+//! parentheses put around it still enclose it.
 
-/// Why a text is no expression of its own.
+/// Why a text is not a complete expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScanError {
     /// There is nothing in it.
@@ -19,7 +19,7 @@ pub enum ScanError {
     /// A comment could hide what follows.
     #[error("comments are not taken")]
     Comment,
-    /// It would end here.
+    /// The statement would end here.
     #[error("`{0}` is not taken outside of strings")]
     Forbidden(char),
     /// Each makes a text that may be as long as any.
@@ -36,7 +36,7 @@ const EXPR_BYTES_MAX: usize = 16 * 1024;
 /// Most `||` in an expression.
 const JOINS_MAX: usize = 64;
 
-/// Whether a text can be put between parentheses and stays there.
+/// Whether a text put between parentheses stays within them.
 pub fn scan(text: &str) -> Result<(), ScanError> {
     if text.len() > EXPR_BYTES_MAX {
         return Err(ScanError::TooLong);
@@ -93,7 +93,8 @@ fn quoted(bytes: &[u8], end: u8) -> Result<usize, ScanError> {
     }
 }
 
-/// How long a word is. What begins a query is refused here already: the authorizer would as well.
+/// How long a word is. Words that begin a query are refused here already; the authorizer would
+/// refuse them as well.
 fn word(bytes: &[u8]) -> Result<usize, ScanError> {
     let len = bytes.iter().take_while(|byte| is_word_byte(**byte)).count();
     let word = &bytes[..len];

@@ -1,4 +1,4 @@
-//! What a query says, and the condition it becomes.
+//! The terms of a query, and the condition they become.
 
 use rusqlite::types::Value as Bind;
 use serde_json::Value;
@@ -36,7 +36,7 @@ enum Expr {
     Json(String),
 }
 
-/// A condition with the values that stand in it as `?1`, `?2`, ...
+/// A condition, with the values for its `?1`, `?2`, ...
 #[derive(Clone, PartialEq, Debug)]
 pub struct BoundQuery {
     pub sql: String,
@@ -132,7 +132,7 @@ impl Expr {
     }
 }
 
-/// A bare word that SQLite would take for the name of nothing: the document's `CREATED`.
+/// A bare word that SQLite would take for an unknown name, such as `CREATED` in Jobq's document.
 fn is_literal(text: &str) -> bool {
     let mut letters = text.chars();
     let begins = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
@@ -153,7 +153,7 @@ impl Term {
             bound.sql.push(')');
             return;
         }
-        // What SQL's NULL does to each operator stays as it is.
+        // Each operator treats NULL as SQL does.
         let (negated, null) = match self.op {
             "IS" => (false, None),
             "IS NOT" => (true, None),

@@ -1,5 +1,5 @@
-//! Who may use which route, at each of its addresses: every route against every role, and against
-//! queues of others.
+//! Access to routes, at each of their addresses: every route against every role, and against queues
+//! of others.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! What queries may cost. Nothing here measures time: what takes too long is ended and refused, and
-//! what would take SQLite minutes is answered before a test would be ended.
+//! The limits on the cost of queries. Nothing here measures time: a query that takes too long is
+//! ended and refused, and one that would take SQLite minutes is answered before the test's time is
+//! over.
 
 use std::time::Duration;
 
@@ -164,7 +165,7 @@ async fn a_function_takes_twelve_arguments_and_a_list_many_more() {
     assert_eq!(bench.matches(&json!([["=", listed, 1]]).to_string()).await, [id]);
 }
 
-/// The server does not wait for a query when it stops, and says what became of it.
+/// The server does not wait for a query when it stops, and tells the client so.
 #[tokio::test]
 async fn a_stopping_door_ends_its_query_and_changes_nothing() {
     let options = Options { query_time: Duration::from_secs(3_600), ..Options::default() };

@@ -16,7 +16,7 @@ pub const START_MS: u64 = HttpDoor::START_MS;
 /// The same in the seconds that events have.
 pub const START_S: &str = "1767323045";
 
-/// The door, and what all HTTP doors have on a bench.
+/// The door, and the parts that all HTTP doors have on a bench.
 pub struct Bench {
     pub door: Jobq,
     http: HttpDoor,

@@ -91,7 +91,8 @@ async fn a_hundred_pollers_get_each_job_once() {
     }
 }
 
-/// Others set states meanwhile: what a poll loses to them it passes over, and it never undoes one.
+/// Others set states meanwhile: a poll passes over the jobs that it loses to them, and never undoes
+/// a change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pollers_and_setters_never_take_the_same_job() {
     let bench = Arc::new(Bench::new());

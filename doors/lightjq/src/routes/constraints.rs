@@ -40,7 +40,7 @@ pub(crate) async fn put(
         .map_err(|error| Problem::bad_field(error.to_string()))?
         .into_spec()?;
     let mut audit = pass.audit(Origin::Lightjq);
-    // All of LightJQ's jobs are on one shard, where its constraints are one limit.
+    // All of LightJQ's jobs are on one shard, so a constraint there limits all of them.
     let scope = LimitScope::PerShard;
     let put = |engine: &Engine| {
         engine.people(&mut audit).put_constraint(&name, &spec, scope, Expected::Any)

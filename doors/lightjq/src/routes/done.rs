@@ -1,4 +1,4 @@
-//! How an attempt went, as its worker tells it.
+//! A worker's report on how an attempt went.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -36,7 +36,8 @@ pub(crate) async fn done(
         Denied::Job => not_held(),
         denied => denied.into(),
     })?;
-    // The lease itself says whose it is: so it can be ended also by a worker of an earlier run.
+    // The lease itself names its worker, so a worker from an earlier run of the server can end it
+    // too.
     let claim = door.engine().leases().claim_of(job, &id.worker_ref());
     let now_ms = door.engine().steady_ms();
     door.registry().seen(id, now_ms);

@@ -18,9 +18,10 @@ use crate::extract::{JobPath, Reads};
 use crate::routes::schema;
 use crate::wire::{self, Pack};
 
-/// A result that somebody wants, until it is read.
+/// How long a wanted result is kept until it is read.
 const KEEP_MS: u64 = 24 * 3_600_000;
-/// The same after it was read, and a job without a result: that it was done can be asked so long.
+/// How long it is kept after it was read; also how long a job without a result is kept, so that
+/// clients can ask whether it was done.
 const KEEP_READ_MS: u64 = 5 * 60_000;
 
 /// Submit a job. The answer comes when the job is on disk.
@@ -40,7 +41,8 @@ pub(crate) async fn submit(
     let mut job = new_job(body.read(wire::NewJob::decode).await?);
     job.submit.trace = trace;
     pass.allows(Target::Queue(&job.submit.queue))?;
-    // Before the job: whoever takes all names is to wait for this one already.
+    // Noted before the job is submitted, so that workers that take all names wait for this one
+    // already.
     door.shared().names.note(door.engine(), &job.submit.queue);
     let bytes = job.payload.len();
     let id = door.bridge().change_with(bytes, |engine| engine.jobs().submit(job)).await?;

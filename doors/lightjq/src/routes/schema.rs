@@ -1,5 +1,5 @@
-//! Bodies as the OpenAPI document describes them. The wire reads and writes the bytes; a test holds
-//! these descriptions against it.
+//! Bodies as the OpenAPI document describes them. The `wire` module reads and writes the bytes; a
+//! test compares these descriptions with it.
 
 #![expect(dead_code, reason = "only described, never made: the wire reads and writes the bytes")]
 

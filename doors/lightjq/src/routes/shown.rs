@@ -13,7 +13,7 @@ use crate::take::as_msgpack;
 use crate::wire::{JobShown, Pack, check};
 use crate::worker_id::WorkerId;
 
-/// A job that was looked up: how it stands, and the body that tells it.
+/// A job that was looked up: its status, and the body that shows it.
 pub(crate) struct JobAnswer {
     pub status: Status,
     pub packed: Vec<u8>,
@@ -36,7 +36,7 @@ impl LightJq {
         let packed = self.bridge().durable(packed.await?).await;
         if let Some(keep_read_ms) = keep_read_ms {
             let command = Command::ResultRead { id, keep_read_ms };
-            // It may be gone by now, or be read by another client: nothing is lost by that.
+            // It may be gone by now, or another client may have read it; neither matters.
             let read = self.bridge().call(|engine| engine.jobs().execute(&command)).await;
             read.without_waiting("a crash that forgets it keeps the result longer").ok();
         }
@@ -80,7 +80,7 @@ fn worker_of(image: &JobImage) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-/// What failed said: a MessagePack value from this door's workers, a text from others.
+/// The error of a failure: a MessagePack value from this door's workers, a text from others.
 fn error_of(image: &JobImage, outcome: &Outcome) -> Option<Vec<u8>> {
     if outcome.error.is_empty() {
         return None;
@@ -93,7 +93,7 @@ fn error_of(image: &JobImage, outcome: &Outcome) -> Option<Vec<u8>> {
     Some(pack.into_bytes())
 }
 
-/// What was said to people; where nobody said anything, what happened.
+/// The message for people; where the worker gave none, what happened.
 fn message_of(outcome: &Outcome) -> Option<String> {
     let said = if outcome.message.is_empty() { &outcome.code } else { &outcome.message };
     (!said.is_empty()).then(|| String::from_utf8_lossy(said).into_owned())

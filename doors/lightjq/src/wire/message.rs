@@ -1,20 +1,20 @@
-//! What bodies say: those that come in, and those that go out.
+//! The messages in bodies of requests and answers.
 
 use bytes::Bytes;
 use spindle_core::{JobId, address};
 use spindle_msgpack::{Fields, Pack, WireError};
 
-/// Names of jobs: the server's limit on names of queues, which they are.
+/// The longest job name: names of jobs are names of queues, and have the server's limit on those.
 pub const NAME_BYTES_MAX: usize = 512;
 /// Messages and errors of failures, and names of workers, are kept with the job while it waits.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Names of workers stand in every attempt of a job.
+/// The longest name of a worker, which is stored with every attempt of a job.
 pub(crate) const WORKER_BYTES_MAX: usize = 200;
 /// Jobs a worker may have at once.
 pub(crate) const JOBS_MAX: i128 = 10_000;
 /// Job names a worker may list: what one lease can ask for.
 pub(crate) const NAMES_MAX: usize = 1024;
-/// `finished_at` is an ISO 8601 time, which is never this long.
+/// The longest `finished_at`; an ISO 8601 time is never this long.
 pub(crate) const TIME_CHARS_MAX: usize = 64;
 /// The longest a lease lasts, in whole seconds: about 49 days.
 const TIMEOUT_MS_MAX: u64 = 4_294_967_000;
@@ -30,7 +30,8 @@ pub struct NewJob {
     pub argument: Bytes,
     /// Smaller goes first.
     pub priority: i32,
-    /// How often it is tried again after the first time; none said: as its queue is set, else 10.
+    /// How often it is tried again after the first time; `None` for the setting of its queue, else
+    /// 10.
     pub max_retry: Option<u32>,
     /// Whether somebody will come for the result.
     pub keep_result: bool,
@@ -51,7 +52,7 @@ impl NewJob {
             .map_err(|_| WireError::out_of_range("priority", "an integer of 32 bits, signed"))?;
         let max_retry = match fields.int("max_retry")? {
             None => None,
-            // More than anybody can wait for.
+            // More tries than can ever happen.
             Some(count @ 0..) => Some(u32::try_from(count).unwrap_or(u32::MAX)),
             Some(_) => return Err(WireError::out_of_range("max_retry", "0 or more")),
         };
@@ -82,7 +83,7 @@ pub struct Registration {
     pub max_jobs: u32,
     /// Where jobs are pushed to; a worker without one asks for them.
     pub url: Option<String>,
-    /// The job names it takes; none said: all that LightJQ's pushers use.
+    /// The job names it takes; `None` for all that LightJQ's pushers use.
     pub names: Option<Vec<Bytes>>,
 }
 
@@ -221,7 +222,7 @@ pub struct JobShown {
     pub status: &'static str,
     /// Who has it, or had it last.
     pub worker_id: Option<String>,
-    /// MessagePack; none if there is none, any more.
+    /// MessagePack; `None` if there is no result, or not any more.
     pub result: Option<Vec<u8>>,
     /// MessagePack: what the last failure said.
     pub error: Option<Vec<u8>>,
@@ -266,7 +267,7 @@ pub struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// The body. The job's number stands there under both names the protocol has for it.
+    /// The body. It has the job's number under both names that the protocol has for it.
     pub fn encode(&self) -> Vec<u8> {
         let id = self.job.to_string();
         let mut pack = Pack::new();

@@ -1,4 +1,4 @@
-//! LightJQ's bytes, without sockets: what its MessagePack says.
+//! LightJQ's messages, without sockets.
 //!
 //! Every body is one MessagePack map; a JSON body is turned into that first, so that there is one
 //! reader. How MessagePack is read and written is in `spindle_msgpack`.

@@ -7,17 +7,17 @@ use spindle_http::preference;
 pub enum Format {
     /// `application/msgpack`, the protocol's own.
     Msgpack,
-    /// `application/json`, for those who ask.
+    /// `application/json`, for clients that ask for it.
     Json,
 }
 
-/// Names people have given MessagePack; the first one is what answers say.
+/// The media types in use for MessagePack; answers use the first one.
 const MSGPACK: [&str; 3] =
     ["application/msgpack", "application/x-msgpack", "application/vnd.msgpack"];
 const JSON: [&str; 1] = ["application/json"];
 
 impl Format {
-    /// What stands in Content-Type.
+    /// The value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Msgpack => "application/msgpack",

@@ -1,4 +1,4 @@
-//! Who may use which route: every route against every role, and against job names of others.
+//! Access to routes: every route against every role, and against job names of others.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -153,7 +153,7 @@ async fn what_others_have_is_refused_or_not_there() {
             bench.send_as("mine.admin", prepared(&bench, *row, "admin", "other").await).await;
         let expected = match row.3 {
             About::Name | About::All => 403,
-            // The worker is somebody else's.
+            // The worker belongs to another client.
             About::Job | About::Worker => 404,
         };
         assert_eq!(reply.status.as_u16(), expected, "{row:?}: {reply:?}");

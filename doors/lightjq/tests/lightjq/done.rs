@@ -146,7 +146,7 @@ async fn a_worker_of_an_earlier_run_of_the_server_may_still_end_its_job_and_keep
     let again = json!({"name": "w", "max_jobs": 1});
     let reply = bench.send(packed("POST", "/worker", Some(&worker), &again)).await;
     assert_eq!(reply.body()["worker_id"], json!(worker));
-    // Names of jobs from before are known to who takes all.
+    // A worker that takes all names gets those of earlier jobs, too.
     assert_eq!(bench.take(&worker).await["name"], "late");
 }
 

@@ -16,7 +16,7 @@ pub use spindle_testkit::{PATIENCE, wait_until_async as until};
 /// When the clocks of these tests start.
 pub const START_MS: u64 = HttpDoor::START_MS;
 
-/// The door, and what all HTTP doors have on a bench.
+/// The door, and the parts that all HTTP doors have on a bench.
 pub struct Bench {
     pub door: LightJq,
     http: HttpDoor,

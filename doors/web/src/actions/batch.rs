@@ -18,10 +18,11 @@ use crate::pages::batch::find;
 use crate::pages::batches::status;
 use crate::shapes::{Batch, BatchCancelled};
 
-/// A person waits no longer than this for an action; what is left is said.
+/// The longest that a person waits for an action; the page then says what is left.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The question before a batch is sealed. Who submits may do that, and may not see the batch.
+/// The question before a batch is sealed. A submitter may seal a batch without being allowed to see
+/// it.
 pub(crate) async fn ask_seal(page: Page, Path(id): Path<String>) -> Answer {
     let id = number(&id)?;
     let batch = if page.may(Role::Read) { Some(find(&page, &id.to_string()).await?) } else { None };
@@ -90,7 +91,7 @@ pub(crate) async fn cancel(page: Page, Path(id): Path<String>, _: Form) -> Answe
         match answer {
             Ok(BatchCancelled { is_partial: false, .. }) => return Ok(back_to(id)),
             Ok(answer) => cancelled += answer.cancelled,
-            // What is done so far is done, and must be said.
+            // The part that is done must be reported.
             Err(_) if cancelled > 0 => break,
             Err(fault) => return Err(fault),
         }

@@ -56,8 +56,8 @@ pub(crate) async fn show(page: Page) -> Answer {
     Ok(whole(&page, Some(&name), |field| written(&set, field), &tag, &Wrong::default()).await)
 }
 
-/// Puts what the form says: a new one, or in place of what its page showed, unless somebody else has
-/// changed that meanwhile.
+/// Puts the constraint of the form: a new one, or a replacement of the one that its page showed,
+/// unless somebody else has changed that meanwhile.
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let known = CONSTRAINT.named(&page.query()).ok();
     let name = match &known {
@@ -73,7 +73,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let Err(fault) = put else {
         return Ok(Redirect::to(&path_of("/constraint", &name)).into_response());
     };
-    // What was written is not lost.
+    // The form is shown again with the values that were entered.
     let value = |field: &str| asked.field(field).to_owned();
     let shown = known.as_ref().map(|(name, _)| name.as_str());
     let spans_shards = fault.code == Code::SeveralShards.as_str();
@@ -93,7 +93,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     Ok(response)
 }
 
-/// Whether it is meant.
+/// The question before it is removed.
 pub(crate) async fn ask_remove(page: Page) -> Answer {
     let (name, path) = CONSTRAINT.named(&page.query())?;
     let (set, tag): (Constraint, String) = page.ask.get_tagged(&path).await?;
@@ -123,11 +123,11 @@ pub(crate) async fn remove(page: Page, asked: Form) -> Answer {
     Ok(Redirect::to("/constraints").into_response())
 }
 
-/// What is wrong with what was written.
+/// What is wrong with the values that were entered.
 #[derive(Default)]
 struct Wrong<'a> {
     detail: Option<&'a str>,
-    /// It is one limit of several shards.
+    /// One limit applies to several shards together.
     spans_shards: bool,
 }
 
@@ -144,7 +144,7 @@ async fn whole(
         None => "New constraint".to_owned(),
     };
     let back = name.map_or("/constraints".to_owned(), |name| path_of("/constraint", name));
-    // The name is in the address: there it stays as it is, whatever it has in it.
+    // The name goes in the address, where any characters survive unchanged.
     let to = name.map_or("/constraint/edit".to_owned(), |name| path_of("/constraint/edit", name));
     let body = html! {
         h1 dir="auto" { (title) }
@@ -161,7 +161,7 @@ async fn whole(
             (conditions(&value))
             h2 { "How many" }
             div.fields { @for field in &LIMITS { (input(field, &value(field.0), false)) } }
-            // Nothing that whoever has no shards needs to know of.
+            // Shown only where shards matter.
             @let is_per_shard = !value(PER_SHARD).is_empty();
             @if wrong.spans_shards || is_per_shard {
                 p {
@@ -259,7 +259,7 @@ fn condition_written(conditions: &[ConditionBody], field: &str) -> Option<String
     })
 }
 
-/// A text as it is, unless it would be read as something else.
+/// A text as it is; one that would be read as another JSON value is quoted.
 fn scalar_written(value: &Value) -> String {
     match value {
         Value::String(text) if scalar_read(text) == *value => text.clone(),
@@ -267,7 +267,7 @@ fn scalar_written(value: &Value) -> String {
     }
 }
 
-/// What is JSON is that; all else is text.
+/// Reads JSON if the text is JSON, and else takes it as text.
 fn scalar_read(text: &str) -> Value {
     match serde_json::from_str(text.trim()) {
         Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::Null | Value::String(_))) => value,
@@ -275,7 +275,7 @@ fn scalar_read(text: &str) -> Value {
     }
 }
 
-/// What the form says, as the API takes it.
+/// The form's values as the API's request body.
 fn body(name: &str, form: &Form) -> Answered<Value> {
     if name.is_empty() {
         return Err(Problem::out_of_range("the constraint needs a name"));

@@ -1,4 +1,4 @@
-//! Forms that are tables: each field has its place in the API's JSON, and a way of writing it.
+//! Forms described by tables: each field has its place in the API's JSON and a notation.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Texts,
     /// Whole numbers, not below zero, parted by commas.
     Numbers,
-    /// One of these: what the API calls it, and what it means.
+    /// One of these words: the API's name, and its meaning.
     Word(&'static [(&'static str, &'static str)]),
 }
 
@@ -52,7 +52,7 @@ impl Field {
     }
 }
 
-/// A field with what stands in it. `hint` is shown while nothing does.
+/// A field with its value. `hint` is shown while it is empty.
 pub(crate) fn input(
     Field { name, label, kind, .. }: &Field,
     value: &str,
@@ -92,7 +92,7 @@ pub(crate) fn written(set: &Value, Field { path, kind, .. }: &Field) -> String {
     }
 }
 
-/// What the form says, as the API takes it: without what was left empty.
+/// The form's values as the API's request body, without the fields that were left empty.
 pub(crate) fn body<'a>(
     fields: impl IntoIterator<Item = &'a Field>,
     form: &Form,
@@ -121,7 +121,7 @@ fn read(Field { label, kind, .. }: &Field, text: &str) -> Answered<Value> {
         Kind::Signed => {
             digits.parse::<i64>().map(Value::from).map_err(|_| refused("no whole number"))
         }
-        // As it is written: the API reads decimals digit by digit.
+        // The digits are kept as written, because the API reads decimals digit by digit.
         Kind::Decimal => serde_json::from_str::<serde_json::Number>(text)
             .map(Value::from)
             .map_err(|_| refused("no number")),

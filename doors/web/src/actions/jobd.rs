@@ -16,7 +16,7 @@ use crate::shapes::{Jobd, JobdChanged, JobdWorker};
 
 /// Names that a question lists.
 const NAMES_MAX: usize = 8;
-/// Workers that did not do it, as far as they are listed.
+/// The most workers listed that did not do it.
 const FAILED_MAX: usize = 50;
 
 /// What an address or a form means.
@@ -28,7 +28,7 @@ struct Meant {
 }
 
 impl Meant {
-    /// All targets of all workers are meant only where that is said: a field that got lost must not
+    /// A selection of all targets of all workers must be explicit, so that a lost field does not
     /// widen it.
     fn read(query: Query) -> Asked<Meant> {
         let target = query.get("target").map(str::to_owned);

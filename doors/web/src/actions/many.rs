@@ -1,4 +1,4 @@
-//! What can be done to all jobs that a search means.
+//! Actions on all jobs that a search finds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,10 +18,11 @@ use crate::pages::jobs::FILTERS;
 use crate::query::Query;
 use crate::shapes::{BulkAnswer, Deletion};
 
-/// Of several shards, the one whose jobs are meant: requests that delete are numbered by each for itself.
+/// Where there are several shards, the one whose jobs are meant, because each shard numbers its
+/// deletions by itself.
 const SHARD: &str = "shard";
 
-/// A person waits no longer than this for an action; what is left is said.
+/// The longest that a person waits for an action; the page then says what is left.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// An action: its name, the button's word, what it does.
@@ -42,7 +43,7 @@ fn known(action: &str) -> Asked<&'static (&'static str, &'static str, &'static s
     ACTIONS.iter().find(|(name, ..)| *name == action).ok_or_else(no_action)
 }
 
-/// What became of jobs, or would.
+/// The outcome for the jobs, real or of a dry run.
 #[derive(Default)]
 struct Total {
     matched: u64,
@@ -125,12 +126,12 @@ pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> A
     Ok(done(&page, Tab::Jobs, &title, about, &filter.to("/jobs"), "Back to the list").await)
 }
 
-/// How many it would be. It is one request: how far it comes is how far is counted.
+/// How many jobs would be changed. This is a single request, so it counts only as far as that gets.
 async fn would_run(page: &Page, filter: &Query, action: &str) -> Asked<Total> {
     run(page, filter, action, true, "/api/v1/jobs/bulk").await
 }
 
-/// Does it, with all jobs or those of one shard.
+/// Does it, for all jobs or those of one shard.
 async fn run_on(page: &Page, filter: &Query, action: &str, shard: Option<&str>) -> Asked<Total> {
     let at = match shard {
         Some(shard) => Query::new().with(SHARD, shard).to("/api/v1/jobs/bulk"),
@@ -158,7 +159,7 @@ async fn run(page: &Page, filter: &Query, action: &str, dry_run: bool, at: &str)
         let body = Value::Object(body);
         let answer: Result<BulkAnswer, Fault> = page.ask.post(at, &body).await;
         let answer = match answer {
-            // What is done so far is done, and must be said.
+            // The part that is done must be reported.
             Err(_) if total.changed > 0 && !dry_run => return Ok(total),
             answer => answer?,
         };

@@ -1,6 +1,6 @@
-//! What people do from pages. Each action is two requests: one that says what would be done, to how
-//! many, and one, by a form of that page, that does it. Both ask the API, which checks who asks and
-//! leaves the entry in the audit log.
+//! What people do from pages. Each action takes two requests: one for a page that says what would
+//! be done and to how many, and one, by that page's form, that does it. Both ask the API, which
+//! checks who asks and leaves the entry in the audit log.
 
 pub(crate) mod batch;
 pub(crate) mod constraint;

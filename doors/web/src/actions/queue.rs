@@ -78,7 +78,7 @@ pub(crate) async fn act(page: Page, Path(action): Path<String>, form: Form) -> A
     let (name, path) = named(&form.query())?;
     let back = queue_path("/queue", &name);
     match action.as_str() {
-        // A queue that is gone meanwhile is not made by this.
+        // This must not create a queue that is gone meanwhile.
         "pause" => page.ask.send(Method::POST, &format!("{path}/pause?create=false"), None).await?,
         "drain" => page.ask.send(Method::POST, &format!("{path}/drain?create=false"), None).await?,
         "resume" => page.ask.send(Method::POST, &format!("{path}/resume"), None).await?,

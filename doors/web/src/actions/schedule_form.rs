@@ -1,4 +1,4 @@
-//! Making and changing schedules. Nothing is saved before its next times were shown.
+//! Making and changing schedules. A schedule is saved only after its next times were shown.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine as _;
@@ -19,7 +19,8 @@ use crate::pages::schedule::{MISSED, OVERLAP, next_times};
 use crate::query::Query;
 use crate::shapes::{JobBytes, Schedule};
 
-/// The longest payload that the form has: a page shows it escaped. A longer one is kept.
+/// The longest payload that the form shows, since a page has it escaped. A longer one is kept
+/// unchanged.
 const PAYLOAD_BYTES_MAX: usize = 8_192;
 
 const NAME: Field = Field::new(&["name"], "name", "Name", "nightly-report", Kind::Text);
@@ -134,8 +135,9 @@ pub(crate) async fn show(page: Page) -> Answer {
     Ok(sheet.page(&page, None).await)
 }
 
-/// Shows the next times of what the form says; once those are shown, puts it: a new one, or in place
-/// of what its page showed, unless somebody else has changed that meanwhile.
+/// Shows the next times of the schedule in the form; once those were shown, puts the schedule: a
+/// new one, or a replacement of the one that its page showed, unless somebody else has changed that
+/// meanwhile.
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let known = SCHEDULE.named(&page.query()).ok();
     let values = asked.query();
@@ -152,7 +154,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
         preview(&page, &sheet, &asked).await
     };
     let Err(fault) = done else { return done };
-    // What was written is not lost.
+    // The form is shown again with the values that were entered.
     let detail = match (fault.status().as_u16(), sheet.name) {
         (412, None) => TAKEN,
         _ => fault.detail.as_str(),
@@ -198,7 +200,7 @@ async fn wanted(
     Ok((name, path, body(asked, before.as_ref())?))
 }
 
-/// What the form says, as the API takes it. What it does not say is as before.
+/// The form's values as the API's request body. Fields that are not in the form stay as before.
 fn body(form: &Form, before: Option<&Value>) -> Answered<Map<String, Value>> {
     let mut body = fields::body(tables(), form)?;
     if let Some(paused) = before.and_then(|before| before.get("paused")) {
@@ -228,7 +230,7 @@ fn payload(form: &Form, before: Option<&Value>) -> Map<String, Value> {
     payload
 }
 
-/// What the form says of a schedule that is there.
+/// The form's values for an existing schedule.
 fn values_of(set: &Value) -> Asked<Query> {
     let mut values = Query::new();
     for field in tables() {
@@ -240,7 +242,7 @@ fn values_of(set: &Value) -> Asked<Query> {
     let Some(found) = of_json(parts.payload.as_deref(), parts.payload_base64.as_deref()) else {
         return Ok(values);
     };
-    // What is neither shown as JSON nor bytes is MessagePack.
+    // A payload that is neither JSON nor bytes is MessagePack.
     let kind = if parts.payload.is_some() { "json" } else { text("payload_type") };
     let kind_in_form = if kind == "json" { "json" } else { "text" };
     let is_short = found.len() <= PAYLOAD_BYTES_MAX;
@@ -250,7 +252,7 @@ fn values_of(set: &Value) -> Asked<Query> {
     })
 }
 
-/// What its times depend on.
+/// The values that its times depend on.
 fn times_said(values: &Query) -> String {
     let said = TIMES.iter().map(|field| values.get(field.name).unwrap_or_default().trim());
     said.collect::<Vec<_>>().join("|")
@@ -272,7 +274,7 @@ impl Sheet<'_> {
         self.values.get(name).unwrap_or_default()
     }
 
-    /// With the next times of what it says, where they are known.
+    /// The page, with the schedule's next times where they are known.
     async fn page(&self, page: &Page, times: Option<&Schedule>) -> Response {
         let title = match self.name {
             Some(name) => format!("Change the schedule {}", cut(name, 200)),
@@ -313,7 +315,7 @@ impl Sheet<'_> {
         input(field, self.value(field.name), field.hint, is_required)
     }
 
-    /// The times, and the button that saves what has them.
+    /// The next times, and the button that saves this schedule.
     fn preview(&self, times: &Schedule, now_ms: u64) -> Markup {
         html! {
             section.preview aria-label="Preview" {

@@ -93,7 +93,7 @@ const LIMITS: [Field; 4] = [
     ),
 ];
 
-/// What the settings are about, and which those are.
+/// The settings in groups, each with its heading.
 const GROUPS: [(&str, &[Field]); 3] = [
     ("When a job fails", &TRIES),
     ("How long jobs run and are kept", &TIMES),
@@ -118,7 +118,7 @@ pub(crate) async fn show(page: Page) -> Answer {
     Ok(shell(&page, Tab::Queues, "Settings", body).await)
 }
 
-/// Sets what the form says, unless somebody else has set something meanwhile.
+/// Saves the form's settings, unless somebody else has changed settings meanwhile.
 pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     let (name, path) = named(&asked.query())?;
     let path_of_settings = format!("{path}/settings");
@@ -140,7 +140,7 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
         let to = if is_there { queue_path("/queue", &name) } else { "/queues".to_owned() };
         return Ok(Redirect::to(&to).into_response());
     };
-    // What was written is not lost.
+    // The form is shown again with the values that were entered.
     let value = |field: &Field| asked.field(field.name).to_owned();
     let body = form(&page, &name, value, kept, Some(&fault.detail));
     let mut response: Response = shell(&page, Tab::Queues, "Settings", body).await;
@@ -148,10 +148,10 @@ pub(crate) async fn save(page: Page, asked: Form) -> Answer {
     Ok(response)
 }
 
-/// What the form has no field for.
+/// What the form carries besides its fields.
 #[derive(Clone, Copy)]
 struct Kept<'a> {
-    /// Which settings it was made from.
+    /// The entity tag of the settings that it was made from.
     tag: &'a str,
     /// Weights of keys are for the API and the command line: they stay as they are.
     fair: &'a Value,

@@ -1,4 +1,4 @@
-//! The minute in which what a page deleted can be brought back.
+//! Bringing back what a page deleted, within a minute.
 
 use maud::{Markup, html};
 
@@ -10,8 +10,8 @@ use crate::shapes::{Deletion, Job, QueueName};
 /// For how long what a page deletes can be brought back.
 pub(super) const UNDO_MS: u64 = 60_000;
 
-/// A filter for jobs that some requests deleted. They are of a queue where the caller may be one
-/// who sees some queues only.
+/// A filter for jobs that some requests deleted. It names a queue where the caller may see only
+/// some queues.
 pub(super) fn deleted_by(requests: &[u64], within: &Query) -> Query {
     let numbers: Vec<String> = requests.iter().map(u64::to_string).collect();
     within.clone().only(&["queue", "queue_base64"]).with("deleted_by", &numbers.join(","))
@@ -40,7 +40,7 @@ pub(crate) fn offer_of(page: &Page, id: u64, deletion: Option<&Deletion>) -> Mar
     }
 }
 
-/// The script takes it away when the time has come.
+/// The page's script removes it when the time is over.
 fn form(page: &Page, to: &str, fields: Markup, until: &str) -> Markup {
     html! {
         div.acts data-until=(until) {

@@ -10,23 +10,23 @@ use crate::flow::node::Node;
 use crate::html::{grouped, plural, queue_link, status_badge, unseen};
 use crate::shapes::{Batch, Counts, FlowNode, JobFlow};
 
-/// Nodes that are drawn, layers that their arrows may go through in all, and what the drawing and
-/// its list may take of the page.
+/// Limits of a drawing: the nodes drawn, the layers that their arrows may go through in all, and
+/// the bytes that the drawing and its list may take of the page.
 const NODES_MAX: usize = 48;
 const LENGTH_MAX: usize = 400;
 const BYTES_MAX: usize = 24_000;
 
-/// The width of a node, what is free between two layers for arrows, and around all of it for the
-/// beginnings of arrows that lead elsewhere.
+/// The width of a node, the space between two layers for arrows, and the space around the drawing
+/// for the beginnings of arrows that lead elsewhere.
 const WIDTH: u32 = 168;
 const GAP: u32 = 44;
 const MARGIN: u32 = 22;
 /// How round the corners of a job are, and those of a batch.
 const CORNER: u32 = 6;
 const BATCH_CORNER: u32 = 18;
-/// How far above and below there is room for the mark of the job itself.
+/// The room above and below for the mark of the job itself.
 const EDGE: u32 = 4;
-/// So many characters of a number and a queue's name fit into a node.
+/// How many characters of a number and a queue's name fit into a node.
 const LINE_CHARS: usize = 19;
 
 /// The part of a job's or a batch's page with the flow that it is in; nothing if it is in none.
@@ -52,8 +52,8 @@ pub(crate) fn section(flow: &JobFlow, own: u64) -> Markup {
 /// The nodes of a flow that are drawn.
 struct Drawing<'a> {
     gathered: &'a Gathered<'a>,
-    /// Their places in the list of all, by the numbers of their jobs: their numbers in the drawing
-    /// are those of this list.
+    /// The places in `gathered` of the nodes drawn, ordered by the numbers of their jobs; a node's
+    /// number in the drawing is its index here.
     shown: Vec<usize>,
     arrows: Vec<Arrow>,
     /// The nodes from which, and to which, an arrow leads that is not drawn.
@@ -62,7 +62,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// So many of them, the nearest ones.
+    /// The `count` nearest nodes.
     fn of<'a>(gathered: &'a Gathered<'a>, count: usize) -> Drawing<'a> {
         let mut shown: Vec<usize> = (0..count).collect();
         shown.sort_by_key(|at| gathered.nodes[*at].id());
@@ -153,7 +153,7 @@ impl Drawing<'_> {
         let inside = html! {
             title { (node.title(is_own)) }
             rect.batch[is_batch] x=(x) y=(y) width=(WIDTH) height=(NODE_HEIGHT) rx=(corner) {}
-            // What is longer than it, it cuts off.
+            // The inner `svg` cuts off text that is too long.
             svg x=(x + 10) y=(y) width=(WIDTH - 16) height=(NODE_HEIGHT) {
                 text y="19" { tspan.mono { (node.name()) } " " (node.queue_in(LINE_CHARS)) }
                 text.(status) y="36" { (mark) " " (status) @if is_own { tspan { " · this " (word) } } }
@@ -218,7 +218,7 @@ impl Drawing<'_> {
         targets.dedup();
         for to in targets {
             let place = layout.nodes[to];
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(paths.heads, "M{} {}l-8-4v8z", left(place), EDGE + place.y);
         }
         let stub = NODE_HEIGHT / 4;
@@ -250,14 +250,14 @@ fn line(path: &mut String, way: &[Place]) {
         let (from, to) = (pair[0], pair[1]);
         let (begin, end) = (left(from) + WIDTH, left(to));
         let (y, end_y) = (EDGE + from.y, EDGE + to.y);
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = if at == 0 {
             write!(path, "M{begin} {y}")
         } else {
             // It passes a layer.
             write!(path, "H{begin}")
         };
-        // The head covers the last bit.
+        // The arrow's head covers the last part.
         let end = if at + 2 == way.len() { end - 6 } else { end };
         let middle = begin + GAP / 2;
         let _ = if y == end_y {

@@ -1,4 +1,4 @@
-//! What of a flow is drawn, and what is one node of the drawing.
+//! Chooses which jobs of a flow are drawn, and which of them share a node of the drawing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,11 +6,11 @@ use crate::flow::layers::{Arrow, depths};
 use crate::flow::node::Node;
 use crate::shapes::{FlowNode, JobFlow};
 
-/// So many jobs are drawn each for itself.
+/// Up to this many jobs, each is drawn as a node of its own.
 pub(super) const WHOLE_MAX: usize = 24;
-/// In a larger flow, so many jobs that are alike are one node.
+/// In a larger flow, this many jobs or more that are alike share a node.
 const ALIKE_MIN: usize = 3;
-/// Jobs are alike if those around them are, up to so many steps away.
+/// Jobs are alike if the jobs around them are, up to this many steps away.
 const ROUNDS: usize = 4;
 /// A node that is farther away is not drawn.
 const STEPS_MAX: usize = 12;
@@ -19,13 +19,13 @@ const STEPS_MAX: usize = 12;
 pub(super) struct Gathered<'a> {
     /// The nearest to the job first: the first one is the job itself.
     pub nodes: Vec<Node<'a>>,
-    /// Between nodes that are at these places of the list.
+    /// The arrows, between places in the list of nodes.
     pub arrows: Vec<Arrow>,
-    /// Jobs of the flow, those that are too far away among them.
+    /// How many jobs the flow has, including those that are too far away.
     pub jobs: usize,
 }
 
-/// Gathers the jobs of a flow, seen from one of them. Without that one there is nothing.
+/// Gathers the jobs of a flow, seen from one of them. Without that job the result is empty.
 pub(super) fn gather(flow: &JobFlow, own: u64) -> Gathered<'_> {
     let mut jobs: Vec<&FlowNode> = flow.nodes.iter().collect();
     jobs.sort_by_key(|job| job.id);
@@ -58,8 +58,9 @@ pub(super) fn gather(flow: &JobFlow, own: u64) -> Gathered<'_> {
     Gathered { arrows: arrows.collect(), nodes, jobs: jobs.len() }
 }
 
-/// The kind of each job: alike ones have the same, and a batch is like no other. Those of a kind are equally deep, so that kinds
-/// wait for each other in no circle, as jobs do not.
+/// The kind of each job: jobs that are alike have the same kind, and each batch is a kind of its
+/// own. The jobs of a kind are equally deep, so that kinds never wait for each other in a circle,
+/// just as jobs do not.
 fn alike(jobs: &[&FlowNode], arrows: &[Arrow], own: usize) -> Vec<usize> {
     let depths = depths(jobs.len(), arrows);
     let said = |at: usize| {
@@ -85,7 +86,7 @@ fn alike(jobs: &[&FlowNode], arrows: &[Arrow], own: usize) -> Vec<usize> {
     kinds
 }
 
-/// The same number for the same thing, from 0 in the order in which they come.
+/// Numbers things from 0 in order of appearance; equal things get the same number.
 fn numbered<T: Ord>(things: impl Iterator<Item = T>) -> Vec<usize> {
     let mut numbers = BTreeMap::new();
     things
@@ -96,7 +97,7 @@ fn numbered<T: Ord>(things: impl Iterator<Item = T>) -> Vec<usize> {
         .collect()
 }
 
-/// Jobs of which few are alike are drawn each for itself.
+/// Splits kinds with few jobs, so that each of these jobs is drawn on its own.
 fn split_small(kinds: Vec<usize>) -> Vec<usize> {
     let mut counts = BTreeMap::<usize, usize>::new();
     kinds.iter().for_each(|kind| *counts.entry(*kind).or_default() += 1);
@@ -136,8 +137,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A flow of jobs and batches, each with its number, status and queue, and of which waits for
-    /// which.
+    /// A flow of jobs and batches, each with its number, status and queue, and the edges between
+    /// those that wait for each other.
     pub fn flow(jobs: &[(u64, &str, &str)], edges: &[(u64, u64)]) -> JobFlow {
         let nodes = jobs.iter().map(|(id, status, queue)| match *status {
             "gone" => json!({ "id": id, "status": status }),
@@ -180,7 +181,7 @@ pub(super) mod tests {
         let found = gather(&flow, 50);
         let nodes: Vec<(u64, usize)> =
             found.nodes.iter().map(|node| (node.id(), node.jobs.len())).collect();
-        // The uploads after the one that died and after the own one are not as the others.
+        // The uploads after the dead job and after the job looked at differ from the others.
         let expected = [(50, 1), (150, 1), (1000, 1), (101, 98), (107, 1), (1, 98), (7, 1)];
         assert_eq!(nodes, expected);
         assert_eq!(found.arrows.len(), 6);

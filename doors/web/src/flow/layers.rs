@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-/// The height of a node, and the room that an arrow takes in a layer which it only passes.
+/// The height of a node, and the room that an arrow takes in a layer that it only passes through.
 pub(super) const NODE_HEIGHT: u32 = 44;
 const BEND_HEIGHT: u32 = 12;
-/// What is free between two of these.
+/// The space between two of these.
 const GAP_HEIGHT: u32 = 12;
-/// How often the layers are put in order, from the left and from the right in turns.
+/// How often the layers are reordered, alternately from the left and from the right.
 const SWEEPS: usize = 8;
 
 /// An arrow: the numbers of the nodes that it leads from and to.
@@ -16,7 +16,7 @@ pub(super) type Arrow = (usize, usize);
 /// The place of a node, or of the bend of an arrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Place {
-    /// From the left, from 0.
+    /// Its layer, counted from the left, from 0.
     pub layer: usize,
     /// Its middle, from the top.
     pub y: u32,
@@ -26,14 +26,14 @@ pub(super) struct Place {
 pub(super) struct Layout {
     /// Of each node.
     pub nodes: Vec<Place>,
-    /// Of each arrow that is drawn: from a node through its bends to a node.
+    /// The way of each arrow that is drawn: from a node through its bends to a node.
     pub ways: Vec<(Arrow, Vec<Place>)>,
     pub layers: usize,
     pub height: u32,
 }
 
-/// How many arrows lead to each node on the longest way to it. Nodes of a circle, of which there is
-/// none among jobs, stay where their way into the circle ends.
+/// How many arrows lead to each node on the longest way to it. Nodes of a circle (jobs have none)
+/// keep the depth at which the way enters the circle.
 pub(super) fn depths(count: usize, arrows: &[Arrow]) -> Vec<usize> {
     let mut depths = vec![0; count];
     let mut open = vec![0_usize; count];
@@ -67,14 +67,15 @@ fn layers(count: usize, arrows: &[Arrow]) -> Vec<usize> {
     layers
 }
 
-/// How many layers all arrows go through together: what a drawing of them takes.
+/// How many layers all arrows pass through together, which is a measure of the size of their
+/// drawing.
 pub(super) fn length(count: usize, arrows: &[Arrow]) -> usize {
     let layers = layers(count, arrows);
     arrows.iter().map(|(from, to)| layers[*to].saturating_sub(layers[*from])).sum()
 }
 
-/// Finds the places of so many nodes. An arrow that does not lead to a later layer, as one of each
-/// circle, is left out.
+/// Finds the places of `count` nodes. An arrow that does not lead to a later layer is left out,
+/// such as one in each circle.
 pub(super) fn layout(count: usize, arrows: &[Arrow]) -> Layout {
     let mut grid = Grid::of(&layers(count, arrows));
     let ways: Vec<(Arrow, Vec<usize>)> =
@@ -104,8 +105,8 @@ impl Grid {
         Grid { layers: layers.to_vec(), before: none.clone(), after: none }
     }
 
-    /// Joins two nodes, with a bend in each layer between them. The cells of the way; none if the
-    /// second node is not in a later layer.
+    /// Joins two nodes, with a bend in each layer between them. Returns the cells of the way;
+    /// `None` if the second node is not in a later layer.
     fn join(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
         let between = self.layers[from] + 1..self.layers[to];
         if self.layers[to] <= self.layers[from] {
@@ -126,7 +127,7 @@ impl Grid {
         Some(way)
     }
 
-    /// The order with the fewest crossings of those that the sweeps come by.
+    /// The order with the fewest crossings among those that the sweeps produce.
     fn ordered(&self) -> Order {
         let count = self.layers.iter().max().map_or(0, |last| last + 1);
         let mut order: Order = vec![Vec::new(); count];
@@ -153,8 +154,8 @@ impl Grid {
         best.1
     }
 
-    /// Sorts the cells of a layer by the mean place of those that they are joined with in the next
-    /// one; those without such keep to theirs.
+    /// Sorts the cells of a layer by the mean place of the cells that they are joined with in the
+    /// next one; cells without any keep their places.
     fn sort(&self, order: &mut Order, layer: usize, next: usize, joined: &[Vec<usize>]) {
         let places = self.places_in(&order[next]);
         let mut cells: Vec<(f64, usize)> = Vec::new();

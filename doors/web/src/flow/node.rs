@@ -1,12 +1,13 @@
-//! What is drawn as one node, and what is said of it.
+//! A node of the drawing, and the texts that describe it.
 
 use crate::html::{batch_path, cut, grouped};
 use crate::query::Query;
 use crate::shapes::{FlowNode, QueueName};
 
-/// Of more jobs than these, a node links to their queue and status, not to each of them.
+/// A node with more jobs than this links to their queue and status instead of to each of them.
 const LINKED_MAX: usize = 128;
-/// Characters of a queue's name in the words of a node, and at least beside its number.
+/// How many characters of a queue's name are in a node's title, and how many at least are beside
+/// its number.
 const TITLE_CHARS: usize = 60;
 const QUEUE_CHARS_MIN: usize = 4;
 
@@ -17,7 +18,7 @@ pub(super) struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// What is true of it is true of all.
+    /// A job that stands for all of them, since they are alike.
     fn first(&self) -> &FlowNode {
         self.jobs[0]
     }
@@ -35,12 +36,12 @@ impl Node<'_> {
         &self.first().status
     }
 
-    /// None of what is gone.
+    /// Its queue; `None` if the job is gone.
     pub fn queue(&self) -> Option<&QueueName> {
         (self.status() != "gone").then(|| &self.first().queue)
     }
 
-    /// What it is called in the drawing: a job's number, a batch's, or how many jobs it is.
+    /// Its name in the drawing: the number of a job or a batch, or how many jobs it has.
     pub fn name(&self) -> String {
         match self.jobs.len() {
             _ if self.is_batch() => format!("batch {}", self.id()),
@@ -49,13 +50,13 @@ impl Node<'_> {
         }
     }
 
-    /// Its queue, cut to what is left of so many characters behind its name.
+    /// Its queue, cut to the characters left of `chars` after its name.
     pub fn queue_in(&self, chars: usize) -> String {
         let left = chars.saturating_sub(self.name().chars().count()).max(QUEUE_CHARS_MIN);
         self.queue().map(|queue| cut(&queue.shown(), left)).unwrap_or_default()
     }
 
-    /// What it is, in words. `is_own`: the page is about it.
+    /// A description in words. `is_own`: the page is about this node.
     pub fn title(&self, is_own: bool) -> String {
         let own = if is_own { ", this one" } else { "" };
         let word = if self.is_batch() { "Batch" } else { "Job" };
@@ -69,7 +70,7 @@ impl Node<'_> {
         }
     }
 
-    /// Where it leads. Nowhere: what is gone has no page.
+    /// The page that it links to; `None` for a job that is gone.
     pub fn link(&self) -> Option<String> {
         let (field, queue) = self.queue()?.field();
         Some(match self.jobs.len() {

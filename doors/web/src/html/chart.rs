@@ -1,5 +1,6 @@
-//! Charts and sparklines, drawn here as SVG: zero-based, with labels at rest, values on hover, gaps
-//! where nothing is known, and their sum in words for who does not see them. Colours are classes.
+//! Charts and sparklines, drawn here as SVG: zero-based, with labels always shown, values on hover,
+//! gaps where nothing is known, and a summary in words for people who cannot see them. Colours are
+//! classes.
 
 use std::fmt::Write;
 
@@ -36,14 +37,14 @@ pub(crate) struct Chart {
     pub begin_ms: u64,
     /// How long the stretch of each value is.
     pub step_ms: u64,
-    /// How the whole time is said: `last hour`.
+    /// The whole time in words, such as `last hour`.
     pub span: &'static str,
-    /// What stands below the beginning, the middle and the end.
+    /// The labels below the beginning, the middle and the end.
     pub times: [&'static str; 3],
     pub lines: Vec<Line>,
-    /// How a value is said.
+    /// How a value is written.
     pub said: fn(f64) -> String,
-    /// How a value is said at an axis.
+    /// How a value is written at an axis.
     pub short: fn(f64) -> String,
 }
 
@@ -106,7 +107,7 @@ impl Chart {
         }
     }
 
-    /// A stripe for each value, which says it under a pointer.
+    /// A stripe for each value, which shows the value under the pointer.
     fn hover(&self) -> Markup {
         let count = self.lines.first().map_or(0, |line| line.values.len());
         let at = self.scale(1.0, count);
@@ -140,7 +141,7 @@ impl Chart {
         for line in &self.lines {
             let space = if line.name.is_empty() { "" } else { " " };
             let most = line.values.iter().copied().flatten().reduce(f64::max);
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = match (newest(&line.values), most) {
                 (Some(now), Some(most)) => write!(
                     words,
@@ -205,14 +206,14 @@ fn path(values: &Values, at: &Scale) -> String {
             let _ = write!(path, "{mark}{} {}", rounded(at.x(number)), rounded(at.y(*value)));
         }
         if run.len() == 1 {
-            // One value alone is a dash as long as its time.
+            // A single value is drawn as a dash as long as its time.
             let _ = write!(path, "m{} 0h{}", rounded(-half), rounded(at.step));
         }
     }
     path
 }
 
-/// What is below that line.
+/// The area below that line.
 fn area(values: &Values, at: &Scale) -> String {
     let mut path = String::new();
     for (from, run) in runs(values) {
@@ -246,7 +247,7 @@ fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// The top of an axis: at least this much, half of which is a round number too.
+/// The top of an axis: a round number of at least this much, whose half is round too.
 fn nice(most: f64) -> f64 {
     let mut unit = 1.0;
     loop {

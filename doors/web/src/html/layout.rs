@@ -50,7 +50,7 @@ const TABS: &[Row] = &[
     (Tab::Server, "Server", "/server", 's', Role::Read, false),
 ];
 
-/// The tabs that who looks at a page may open.
+/// The tabs that the visitor may open.
 fn tabs(page: &Page) -> impl Iterator<Item = &'static Row> {
     let mut login = page.ask.login.clone();
     TABS.iter().filter(move |(.., role, is_of_all)| {
@@ -118,7 +118,7 @@ fn color_scheme(theme: Theme) -> &'static str {
     }
 }
 
-/// Name, health, search, colours, who it is.
+/// The top bar: name, health, search, colours and the visitor's name.
 fn bar(page: &Page, server: Option<&Server>) -> Markup {
     html! {
         div.bar {

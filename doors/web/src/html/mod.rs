@@ -1,4 +1,4 @@
-//! HTML that pages share. maud escapes whatever is put into it.
+//! HTML that pages share. maud escapes everything that is inserted.
 
 mod chart;
 mod layout;

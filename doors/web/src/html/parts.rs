@@ -12,7 +12,7 @@ use crate::shapes::QueueName;
 /// The longest name that is shown in full, in characters. A link has it whole.
 const NAME_CHARS_MAX: usize = 80;
 
-/// What only those hear who do not see the page: the head of a column of links, say.
+/// Text for screen readers only, such as the head of a column of links.
 pub(crate) fn unseen(word: &str) -> Markup {
     html! { span.unseen { (word) } }
 }
@@ -56,7 +56,7 @@ impl Time {
     }
 }
 
-/// Without parts of a second: a distance that is read, not measured.
+/// Without fractions of a second, because it is only meant for reading.
 pub(crate) fn duration_whole(ms: u64) -> String {
     if ms < 10_000 { format!("{} s", ms / 1000) } else { duration_ms(ms) }
 }
@@ -124,8 +124,8 @@ pub(crate) fn first_line(text: &str, chars_max: usize) -> String {
     if lines.next().is_some() && !first.ends_with('…') { first + " …" } else { first }
 }
 
-/// Control characters as signs, and those that turn the direction of writing as none: a name must
-/// not rearrange the line that it is in.
+/// Shows control characters as symbols, and neutralises those that change the direction of writing:
+/// a name must not rearrange the line that it is in.
 pub(crate) fn visible(c: char) -> char {
     match c {
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
@@ -139,7 +139,7 @@ pub(crate) fn visible(c: char) -> char {
     }
 }
 
-/// The address of a queue's page, or of something it can be asked for.
+/// The address of a queue's page, or of another page about the queue.
 pub(crate) fn queue_path(path: &str, queue: &QueueName) -> String {
     let (field, name) = queue.field();
     Query::new().with(field, &name).to(path)
@@ -177,7 +177,7 @@ pub(crate) fn facts(rows: Markup) -> Markup {
     html! { dl { (rows) } }
 }
 
-/// What stands where a list has nothing: what will be here, and the command that fills it.
+/// The text in place of an empty list: what will be here, and the command that fills it.
 pub(crate) fn empty(what: &str, command: Option<&str>) -> Markup {
     html! {
         div.empty {

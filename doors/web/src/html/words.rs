@@ -67,7 +67,7 @@ pub(crate) fn duration_us(us: f64) -> String {
     }
 }
 
-/// `0`, `400 µs`, `1 ms`: the same at an axis, without an end that says nothing.
+/// `0`, `400 µs`, `1 ms`: the same at an axis, without a trailing `.0`.
 pub(crate) fn short_us(us: f64) -> String {
     if us == 0.0 { "0".to_owned() } else { duration_us(us).replace(".0 ", " ") }
 }

@@ -5,14 +5,14 @@ use maud::{Markup, html};
 use crate::html::{Time, cut, duration_ms, first_line, plural, since, span_of, time};
 use crate::shapes::{Attempt, Job, Lease, Progress};
 
-/// Steps of a way that are shown; of a longer one the middle is left out.
+/// The most steps shown; the middle of a longer way is left out.
 const STEPS_MAX: usize = 12;
-/// Of a worker's words so many characters are shown at once.
+/// How many characters of a worker's text are shown at first.
 const WORDS_CHARS_MAX: usize = 160;
 
 /// One step of a way.
 struct Step {
-    /// The colour: a status.
+    /// The status that gives its colour.
     status: &'static str,
     label: String,
     at: Option<String>,
@@ -133,7 +133,7 @@ fn running(lease: &Lease, progress: Option<&Progress>, now_ms: u64) -> Markup {
     }
 }
 
-/// How far a worker says it is: numbers as a share too.
+/// A worker's progress; if it is given in numbers, as a share too.
 fn far(progress: &Progress) -> Markup {
     let Progress { numerator, denominator, remaining_s } = progress;
     let number = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);

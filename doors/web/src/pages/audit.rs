@@ -86,8 +86,8 @@ fn what(entry: &AuditEntry) -> Markup {
     }
 }
 
-/// What there is to say besides. Of settings and constraints it is `keep_ms 3600000` and
-/// `120 per 60000 ms`: their times are for people here.
+/// Further details. For settings and constraints they have the form `keep_ms 3600000` and `120 per
+/// 60000 ms`; here the times are made readable.
 fn detail(entry: &AuditEntry) -> String {
     match entry.action.as_str() {
         "set_queue" | "put_constraint" => with_durations(&entry.detail),

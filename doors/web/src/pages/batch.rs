@@ -71,7 +71,7 @@ fn buttons(page: &Page, it: &Batch) -> Markup {
     }
 }
 
-/// How its jobs stand. A list of the jobs of a batch is one of all queues.
+/// How its jobs stand. A list of a batch's jobs covers all queues.
 fn counts(page: &Page, it: &Batch) -> Markup {
     let jobs = Query::new().with("batch", &it.id.to_string());
     let sees_all = page.sees_all();

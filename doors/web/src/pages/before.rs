@@ -18,7 +18,7 @@ const LISTED_MAX: usize = 12;
 /// The drawing of the flow that a job or a batch is in; nothing if it is in none.
 pub(crate) async fn flow(page: &Page, own: u64) -> Asked<Markup> {
     let path = format!("/api/v1/jobs/{own}/flow");
-    // One that is gone meanwhile is in none.
+    // A job that is gone meanwhile is in no flow.
     let Ok(answer) = page.ask.send(Method::GET, &path, None).await else { return Ok(html! {}) };
     work_on_bytes(answer.len(), move || {
         let found: JobFlow = read(&String::from_utf8_lossy(&answer))?;
@@ -30,7 +30,7 @@ pub(crate) async fn flow(page: &Page, own: u64) -> Asked<Markup> {
 /// The jobs and batches before it, and what happens to it when one of them dies.
 pub(crate) fn list(job: &Job, may_inspect: bool) -> Markup {
     let left_out = job.after.len().saturating_sub(LISTED_MAX);
-    // Those first that keep it waiting, or did.
+    // The ones that keep it waiting, or did, come first.
     let mut after: Vec<&Before> = job.after.iter().collect();
     after.sort_by_key(|before| before.status == "done");
     let title = if job.status == "blocked" { "Waits for" } else { "Waited for" };
@@ -48,8 +48,8 @@ pub(crate) fn list(job: &Job, may_inspect: bool) -> Markup {
     }
 }
 
-/// What is said of the jobs and batches that a job waits for, with their numbers as links: those that
-/// stand before the colon. Behind it other numbers stand too.
+/// A text about the jobs and batches that a job waits for, with their numbers as links. Only
+/// numbers before the colon are linked; after it there are other numbers too.
 pub(crate) fn linked(job: &Job, text: &str) -> Markup {
     let (mut rest, after) = text.split_at(text.find(':').unwrap_or(0));
     let mut parts = Vec::new();
@@ -71,14 +71,14 @@ pub(crate) fn linked(job: &Job, text: &str) -> Markup {
     html! { @for part in &parts { (part) } (rest) (after) }
 }
 
-/// Where that is seen which keeps a job waiting: a job that is dead, else one that is not done, else
-/// what is not done of a batch.
+/// The page that shows what keeps a job waiting: a dead job, else one that is not done, else the
+/// jobs of a batch that are not done.
 pub(crate) fn first_path(job: &Job, sees_all: bool) -> Option<String> {
     let unfinished = || job.after.iter().filter(|before| before.status != "done");
     let dead = unfinished().find(|before| before.status == "dead" && !before.is_batch);
     let job = dead.or_else(|| unfinished().find(|before| !before.is_batch));
     let found = job.or_else(|| unfinished().next())?;
-    // A list of the jobs of a batch is one of all queues.
+    // A list of a batch's jobs covers all queues.
     let of_batch = Query::new().with("batch", &found.id.to_string()).to("/jobs");
     Some(if found.is_batch && sees_all { of_batch } else { path(found) })
 }
@@ -102,7 +102,7 @@ fn row(before: &Before, may_inspect: bool) -> Markup {
     }
 }
 
-/// In which case a job's `on_dead` says what happens.
+/// The case that a job's `on_dead` is about.
 fn when_dead(job: &Job) -> &'static str {
     if job.after.iter().any(|before| before.is_batch) {
         "When one of them dies, or is a batch and ends without all of its jobs being done"

@@ -12,7 +12,7 @@ use crate::pages::named::{CONSTRAINT, path_of};
 use crate::query::Query;
 use crate::shapes::{Bucket, Constraint, HeldPage, QueueName};
 
-/// Queues that wait which are shown.
+/// The most waiting queues shown.
 const QUEUES_MAX: usize = 25;
 
 /// A constraint's name, as the link to its page.

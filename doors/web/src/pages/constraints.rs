@@ -46,13 +46,13 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     Ok(shell(&page, Tab::Constraints, "Constraints", body).await)
 }
 
-/// Whether who looks at a page may change constraints: they are about all queues.
+/// Whether the visitor may change constraints, which apply to all queues.
 pub(crate) fn may_change(page: &Page) -> bool {
     page.ask.login.clone().authorize(Role::Manage, Target::AllQueues).is_ok()
 }
 
-/// Unfinished jobs of full buckets that do not run, of the buckets that are listed with a constraint:
-/// a few at most.
+/// How many unfinished jobs of full buckets do not run; only the few buckets listed with a
+/// constraint count.
 pub(crate) fn held(it: &Constraint) -> u64 {
     let full = it.buckets.iter().filter(|bucket| !bucket.admits);
     full.map(|bucket| bucket.jobs.saturating_sub(bucket.running)).sum()
@@ -73,7 +73,7 @@ fn table(constraints: &[Constraint]) -> Markup {
 
 fn row(it: &Constraint) -> Markup {
     let running = it.buckets.iter().map(|bucket| bucket.running).sum();
-    // Of a constraint with values only the first ones are here.
+    // For a constraint with values, only the first buckets are here.
     let is_all = it.buckets_count as usize <= it.buckets.len();
     html! {
         tr {

@@ -8,7 +8,7 @@ use crate::face::ProblemText;
 use crate::html::{Tab, cut, shell};
 use crate::page::Page;
 
-/// A problem, with what to do about it as far as its kind says.
+/// A problem, with advice where its kind allows it.
 pub(crate) async fn shown(page: &Page, status: StatusCode, text: &ProblemText) -> Response {
     let advice = match status {
         StatusCode::NOT_FOUND => {

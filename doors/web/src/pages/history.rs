@@ -16,7 +16,7 @@ const HOUR_POINTS: &str = "60";
 const DAY_POINTS: &str = "48";
 /// Points of a sparkline: of two minutes each.
 const SPARK_POINTS: &str = "30";
-/// Queues that have one.
+/// The most queues that have a sparkline.
 const QUEUES_MAX: &str = "128";
 /// Failures that are shown.
 const FAILURES_MAX: usize = 10;
@@ -83,7 +83,7 @@ pub(crate) async fn of_queue(page: &Page, name: &QueueName) -> Markup {
     }
 }
 
-/// What charts are drawn of.
+/// What is needed to draw charts.
 struct Draw<'a> {
     frame: Frame,
     span: Span,
@@ -141,7 +141,7 @@ impl Trend {
     }
 }
 
-/// Gives queues their trends, those that have one.
+/// Adds their trends to the queues that have one.
 pub(crate) async fn trends(page: &Page, queues: &mut [Queue]) {
     let asked = Query::new().with("points", SPARK_POINTS).with("limit", QUEUES_MAX);
     let found: Option<QueuesHistory> = page.ask.get(&asked.to("/api/v1/history/queues")).await.ok();
@@ -157,7 +157,7 @@ pub(crate) async fn trends(page: &Page, queues: &mut [Queue]) {
     }
 }
 
-/// What failed, those that say the same together.
+/// The failures, grouped by what they say.
 pub(crate) async fn failures(page: &Page, span: Span) -> Vec<FailureGroup> {
     let asked = Query::new().with("range", span.name()).with("points", SPARK_POINTS);
     let found: Option<Failures> = page.ask.get(&asked.to("/api/v1/failures")).await.ok();
@@ -170,8 +170,8 @@ pub(crate) fn fingerprint_link(fingerprint: &str) -> Markup {
     html! { a.mono href=(to) dir="auto" { (cut(fingerprint, FINGERPRINT_CHARS)) } }
 }
 
-/// The first of some parts of a page, as many as such a part of the page has room for, and how many
-/// are left. Names and errors may be long, and a page has a bound.
+/// The first of some parts of a page, as many as fit into `max` bytes, and how many are left. Names
+/// and errors may be long, and the size of a page is limited.
 pub(crate) fn fitting(parts: Vec<Markup>, max: usize, bytes_max: usize) -> (Vec<Markup>, usize) {
     let (all, mut bytes) = (parts.len(), 0);
     let fits = |part: &Markup| {

@@ -18,7 +18,7 @@ use crate::pages::{attempts, before, output, related};
 use crate::query::Query;
 use crate::shapes::{Job, JobBytes, Reason, Why};
 
-/// The most bytes of a payload and of a result that are read: a page shows less.
+/// The most bytes of a payload and of a result that are read; a page shows fewer.
 const BYTES_MAX: usize = 32_768;
 
 /// A job.
@@ -150,7 +150,7 @@ pub(crate) fn sentence(text: &str) -> String {
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// A reason, as a sentence of its own or behind a title, with links to what it speaks of.
+/// A reason, as a sentence of its own or behind a title, with links to what it mentions.
 fn said(page: &Page, job: &Job, reason: &Reason, begins: bool) -> Markup {
     let text = cut(&reason.text, 600);
     let text = if begins { sentence(&text) } else { text };
@@ -174,7 +174,7 @@ fn said(page: &Page, job: &Job, reason: &Reason, begins: bool) -> Markup {
     }
 }
 
-/// Where the page is that does what a reason says can be done.
+/// The address of the page for the action that a reason suggests.
 fn next_path(page: &Page, job: &Job, reason: &Reason) -> Option<String> {
     let of_job = |action: &str| format!("/jobs/{}/{action}", job.id);
     match reason.code.as_str() {

@@ -51,7 +51,7 @@ impl Column {
         (Column::Finished, "finished", "Finished"),
         (Column::Submitted, "submitted", "Submitted"),
     ];
-    /// Those of who has chosen none, before the time that matters most.
+    /// The columns without a choice; the time that matters most follows them.
     const USUAL: [Column; 4] = [Column::Status, Column::Queue, Column::Tries, Column::What];
 
     fn is_number(self) -> bool {
@@ -68,7 +68,7 @@ impl Column {
 pub(crate) struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Those that a cookie names; none if it names none that there is.
+    /// The columns that a cookie names; `None` if it names no known column.
     pub fn named(text: &str) -> Option<Columns> {
         let names: Vec<&str> = text.split('.').collect();
         let found = Column::ALL.into_iter().filter(|(_, name, _)| names.contains(name));
@@ -76,7 +76,7 @@ impl Columns {
         (!found.is_empty()).then_some(Columns(found))
     }
 
-    /// Those of who has chosen none, for jobs of a status or of any.
+    /// The columns without a choice, for jobs of one status or of any.
     fn usual(status: Option<&str>) -> Columns {
         let time = match status {
             Some("dead" | "done") => Column::Finished,
@@ -86,13 +86,13 @@ impl Columns {
         Columns(Column::USUAL.into_iter().chain([time]).collect())
     }
 
-    /// Those that somebody has chosen, or the usual ones of what a list shows.
+    /// The columns that the visitor has chosen, or the usual ones for what the list shows.
     fn of(page: &Page, filter: &Query) -> Columns {
         let chosen = page.visit.columns.clone();
         chosen.unwrap_or_else(|| Columns::usual(filter.get("status")))
     }
 
-    /// What the cookie says.
+    /// The value of the cookie.
     fn names(&self) -> String {
         let chosen = Column::ALL.into_iter().filter(|(column, ..)| self.has(*column));
         chosen.map(|(_, name, _)| name).collect::<Vec<_>>().join(".")
@@ -153,8 +153,9 @@ pub(crate) fn table(jobs: &[Job], now_ms: u64, with_queue: bool) -> Markup {
     rows(jobs, now_ms, &columns, false)
 }
 
-/// The chosen columns; for who may act, each row with a box, and what can be done to the marked ones.
-/// `filter` is what the list shows: actions that fit none of it are not offered.
+/// A table with the chosen columns; for visitors who may act, each row has a box, and actions on
+/// the marked jobs are offered. `filter` is what the list shows: actions that fit none of these
+/// jobs are not offered.
 pub(crate) fn of_list(page: &Page, jobs: &[Job], filter: &Query) -> Markup {
     let has_queue = filter.fields().any(|(name, _)| name.starts_with("queue"));
     let columns = Columns::of(page, filter);
@@ -237,7 +238,7 @@ fn rows(jobs: &[Job], now_ms: u64, columns: &Columns, with_boxes: bool) -> Marku
 fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
     let times = columns.0.iter().filter(|column| column.is_time()).count();
     let when = |word: &str, at: Option<&String>| {
-        // A phone has no heads of columns: one time alone is clear, of two it is said which.
+        // On a phone the columns have no heads: a single time is clear, and two times are labelled.
         let word = (times > 1).then_some(word);
         html! { td.r.nowrap data-before=[word] { @if let Some(at) = at { (time(at, now_ms)) } } }
     };
@@ -270,7 +271,7 @@ fn cell(column: Column, job: &Job, now_ms: u64, columns: &Columns) -> Markup {
     }
 }
 
-/// The first line of what a job failed with.
+/// The first line of a job's error.
 pub(crate) fn error_of(job: &Job) -> Option<String> {
     let result = job.result.as_ref().filter(|result| !result.success)?;
     let said = [&result.error, &result.message, &result.code];
@@ -278,7 +279,7 @@ pub(crate) fn error_of(job: &Job) -> Option<String> {
     Some(cut(text.lines().next().unwrap_or_default(), 100))
 }
 
-/// What matters most about a job of its status.
+/// The detail that matters most for a job of this status.
 fn what(job: &Job, columns: &Columns, now_ms: u64) -> Markup {
     let error = error_of(job);
     let stands = match (job.status.as_str(), &job.run_at, &job.lease) {

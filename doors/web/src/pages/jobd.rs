@@ -18,8 +18,8 @@ use crate::shapes::{Jobd, JobdTarget, JobdWorker};
 const LIMIT: &str = "50";
 /// Targets that are shown of one worker.
 const OF_WORKER_MAX: usize = 8;
-/// What may be wrong, targets, and workers: how many rows each, and what they may take. Names may be
-/// long.
+/// For problems, targets and workers: the most rows, and the most bytes these may take, because
+/// names may be long.
 const WRONG_MAX: (usize, usize) = (12, 10_000);
 const TARGETS_MAX: (usize, usize) = (50, 26_000);
 const WORKERS_MAX: (usize, usize) = (50, 44_000);
@@ -38,7 +38,7 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     Ok(shell(&page, Tab::Jobd, "jobd", body).await)
 }
 
-/// Where the server runs none.
+/// The page of a server without a master.
 fn without_master(fault: Fault) -> Asked<Markup> {
     if fault.code != "no_jobd_master" {
         return Err(fault);
@@ -61,7 +61,8 @@ fn of_master(page: &Page, query: &Query, found: &Jobd) -> Markup {
     let rows = found.workers.iter().map(|it| worker_row(it, may_change, now_ms)).collect();
     let (worker_rows, more_workers) = fitting(rows, WORKERS_MAX.0, WORKERS_MAX.1);
     html! {
-        // Workers tell the master nothing unasked.
+        // The page has to be reloaded at intervals, because workers tell the master nothing
+        // unasked.
         div data-again {
             (head(found, &targets, may_change))
             (wrong(found, &targets, may_change, now_ms))
@@ -92,7 +93,7 @@ fn not_shown(count: usize) -> Markup {
     }
 }
 
-/// How many slots are used, and how many jobs are at a worker and have none.
+/// How many slots are used, and how many jobs at a worker wait for one.
 #[derive(Clone, Copy, Default)]
 struct Slots {
     used: u64,
@@ -186,8 +187,8 @@ fn head(found: &Jobd, targets: &Targets<'_>, may_change: bool) -> Markup {
     }
 }
 
-/// The address of a question about targets: of all, unless one is named; at all workers, unless one
-/// is.
+/// The address of the question about targets: about all targets unless one is named, and at all
+/// workers unless one is named.
 pub(crate) fn to(action: &str, target: Option<&str>, worker: Option<u64>) -> String {
     let all = if target.is_none() && worker.is_none() { "yes" } else { "" };
     let worker = worker.map(|id| id.to_string()).unwrap_or_default();
@@ -195,7 +196,7 @@ pub(crate) fn to(action: &str, target: Option<&str>, worker: Option<u64>) -> Str
     query.with("all", all).to(&format!("/jobd/{action}"))
 }
 
-/// Whether a form can say it: forms change the ends of lines, and drop what is empty.
+/// Whether a form can carry the name: forms change line ends, and drop empty values.
 fn can_be_named(target: &str) -> bool {
     (1..=NAMED_BYTES_MAX).contains(&target.len()) && !target.contains(char::is_control)
 }
@@ -279,7 +280,7 @@ fn paused_row(name: &str, at: &AtWorkers, may_change: bool) -> Markup {
     row("parked", name, text, act)
 }
 
-/// At which of its workers, unless it is all of them.
+/// Names the workers where it is paused, unless it is all of them.
 fn where_paused(at: &AtWorkers) -> String {
     if at.paused == at.workers {
         String::new()
@@ -366,7 +367,7 @@ fn of_worker(target: &JobdTarget, worker: u64, may_change: bool) -> Markup {
     }
 }
 
-/// No worker: how one comes here.
+/// Shown without any worker: how to connect one.
 fn nobody(page: &Page, found: &Jobd) -> Markup {
     let address: Option<SocketAddr> = found.address.parse().ok();
     let host = match address.map(|address| address.ip()) {

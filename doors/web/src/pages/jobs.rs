@@ -65,7 +65,7 @@ struct List {
     tab: Tab,
     path: &'static str,
     title: &'static str,
-    /// Only those, whatever the address says.
+    /// Only jobs of this status, whatever the address says.
     status: Option<&'static str>,
 }
 
@@ -81,7 +81,7 @@ async fn listed(page: &Page, list: &List, query: Query) -> Asked<Response> {
     if let Some(cursor) = query.get("cursor") {
         asked = asked.with("cursor", cursor);
     }
-    // What queues count anyway is counted here too; all else would be a walk.
+    // Only the counts that queues keep anyway are shown; any other would need a walk.
     if filter.fields().all(|(name, _)| name.starts_with("queue") || name == "status") {
         asked = asked.with("count", "true");
     }
@@ -125,7 +125,7 @@ fn heading(page: &Page, list: &List, filter: &Query, found: &JobPage) -> Markup 
     }
 }
 
-/// What can be done to all jobs that are meant, and how many those are, where that is known.
+/// The actions on all jobs that are meant, and the number of these jobs where it is known.
 fn for_all(filter: &Query, total: Option<u64>) -> Markup {
     let to = |action: &str| filter.to(&format!("/jobs/all/{action}"));
     let is = |status: &str| filter.get("status") == Some(status);
@@ -199,7 +199,7 @@ fn search_form(list: &List, query: &Query) -> Markup {
 fn field(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
     let hint = (!placeholder.is_empty()).then_some(placeholder);
     html! {
-        // On a phone, those that say nothing are not shown before More is opened.
+        // On a phone, empty fields are hidden until More is opened.
         label.filled[!value.is_empty()] {
             span { (label) }
             input name=(name) value=(value) maxlength="1024" placeholder=[hint] autocomplete="off";

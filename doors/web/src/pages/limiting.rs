@@ -1,4 +1,4 @@
-//! Which constraints are about a queue, and how many of its jobs they hold back.
+//! Finds the constraints that apply to a queue, and how many of its jobs they hold back.
 
 use crate::ask::Asked;
 use crate::page::Page;
@@ -9,7 +9,8 @@ use crate::shapes::{Constraint, ConstraintPage, HeldPage, QueueName};
 
 /// Constraints of one answer: the most that the API gives.
 const CONSTRAINTS_AT_ONCE: &str = "512";
-/// Full constraints of more than one queue for which it is asked who waits, and queues of the answer.
+/// For how many full constraints of more than one queue the waiting queues are requested, and the
+/// most queues of each answer.
 const ASKED_MAX: usize = 6;
 const QUEUES_MAX: usize = 512;
 
@@ -18,7 +19,7 @@ pub(crate) struct Limiting {
     pub constraints: Vec<Constraint>,
     /// The places of those that are full.
     full: Vec<usize>,
-    /// Who waits for those that are full and are about more than one queue, by name.
+    /// The queues that wait for full constraints of more than one queue, by the constraint's name.
     waiting: Vec<(String, HeldPage)>,
 }
 

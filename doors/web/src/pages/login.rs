@@ -11,7 +11,7 @@ use crate::form::Form;
 use crate::html::{Tab, hidden_form, shell};
 use crate::page::Page;
 
-/// The longest address that is come back to.
+/// The longest address to return to after the login.
 const PATH_BYTES_MAX: usize = 4_096;
 
 /// The form for a token.
@@ -29,7 +29,7 @@ pub(crate) async fn form(page: &Page, next: &str, wrong: Option<&str>) -> Respon
             form method="post" action="/login" {
                 (hidden_form(page))
                 input type="hidden" name="next" value=(own_path(next));
-                // Nobody fills it in: who keeps passwords for people keeps the token under this name.
+                // People do not fill this in; password managers store the token under this name.
                 input type="text" name="username" value="token" autocomplete="username" hidden;
                 label for="token" { "Token" }
                 input #token type="password" name="token" required autofocus autocomplete="current-password"
@@ -45,7 +45,7 @@ pub(crate) async fn form(page: &Page, next: &str, wrong: Option<&str>) -> Respon
     shell(page, Tab::Other, "Log in", body).await
 }
 
-/// Begins a session for who has a token that is known.
+/// Begins a session for a visitor with a known token.
 pub(crate) async fn begin(page: Page, asked: Form) -> Response {
     let next = own_path(asked.field("next"));
     let mut login = page.ask.login.clone();
@@ -54,7 +54,7 @@ pub(crate) async fn begin(page: Page, asked: Form) -> Response {
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return response;
     }
-    // The name of before the login is worth nothing any more.
+    // The session from before the login becomes invalid.
     end_session(&page);
     let sessions = page.web.sessions();
     let name = sessions.begin(login, Instant::now());
@@ -79,7 +79,8 @@ fn end_session(page: &Page) {
     }
 }
 
-/// An address of this site, or its first page: nobody is sent elsewhere from here.
+/// An address of this site, or else its first page, so that a login never redirects to another
+/// site.
 pub(crate) fn own_path(path: &str) -> &str {
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_own = path.starts_with('/') && !path.starts_with("//");

@@ -1,13 +1,14 @@
-//! What the API keeps by name: constraints and schedules. A page has the name in its address.
+//! Things that the API keeps by name: constraints and schedules. Their pages have the name in the
+//! address.
 
 use spindle_http::Problem;
 
 use crate::ask::{Asked, segment};
 use crate::query::Query;
 
-/// One of these kinds.
+/// One of these two kinds.
 pub(crate) struct Kind {
-    /// What one is called.
+    /// The word for one of this kind.
     word: &'static str,
     /// Where all are in the API.
     in_api: &'static str,
@@ -30,7 +31,7 @@ impl Kind {
     }
 }
 
-/// The address of the page of something with a name, or of what can be done to it.
+/// The address of the page of a named thing, or of an action on it.
 pub(crate) fn path_of(path: &str, name: &str) -> String {
     Query::new().with("name", name).to(path)
 }

@@ -1,5 +1,5 @@
-//! What a job's workers wrote while they had it: the end of it on the job's page, all that is kept as
-//! a file.
+//! The output that a job's workers wrote: its end is shown on the job's page, and everything kept
+//! can be downloaded.
 
 use maud::{Markup, html};
 
@@ -40,7 +40,7 @@ pub(crate) async fn end(page: &Page, job: u64) -> Markup {
     }
 }
 
-/// What one try wrote.
+/// The output of one attempt.
 struct Written {
     attempt: u32,
     text: String,
@@ -57,7 +57,7 @@ fn by_try(pieces: Vec<OutputPiece>) -> Vec<Written> {
     tries
 }
 
-/// Leaves the end that a page has room for. Returns whether something went.
+/// Cuts the output to the end that a page has room for. Returns whether anything was cut off.
 fn cut(tries: &mut Vec<Written>) -> bool {
     let mut room = SHOWN_BYTES_MAX;
     let mut is_cut = false;
@@ -74,7 +74,7 @@ fn cut(tries: &mut Vec<Written>) -> bool {
 
 /// All output that is kept of the job at this address of the API.
 pub(crate) async fn whole(page: &Page, path: &str) -> Asked<Vec<u8>> {
-    // What comes while it is read is left out: else a busy worker would keep the answer open.
+    // Output written meanwhile is left out; otherwise a busy worker would keep the answer open.
     let end = page.ask.get::<Output>(&format!("{path}/output?tail_bytes=0")).await?.next;
     let (mut text, mut from) = (String::new(), 0);
     while from < end {

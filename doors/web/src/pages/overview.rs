@@ -24,17 +24,18 @@ use crate::shapes::{Constraint, Job, JobPage, Queue, QueuePage, Schedule, Schedu
 const QUEUES_LOOKED_AT: &str = "512";
 const QUEUES_MAX: usize = 25;
 const ATTENTION_MAX: usize = 12;
-/// Dead jobs that are looked at for what they died of, and those that are shown.
+/// How many dead jobs are examined for their errors, and how many are shown.
 const DEAD_LOOKED_AT: &str = "60";
 const DEAD_MAX: usize = 5;
-/// What the newest time of a schedule came to if no job came of it, and how many of those are looked
-/// at.
+/// The outcomes of a schedule's newest time that left no job, and how many such schedules are
+/// examined.
 const NO_JOB: &str = "refused,overlapped,pending";
 const SCHEDULES_LOOKED_AT: &str = "60";
-/// What the rows of what is wrong, and the names of the queues below, may take: names may be long.
+/// The most bytes for the rows of problems and for the names of the queues below; names may be
+/// long.
 const ATTENTION_BYTES_MAX: usize = 16_000;
 const NAMES_BYTES_MAX: usize = 2_500;
-/// A ready job that waits so long is worth a look.
+/// A ready job that waits this long is listed.
 const OLD_MS: u64 = 5 * 60_000;
 
 /// The overview.
@@ -128,15 +129,15 @@ fn row(status: &'static str, whose: Markup, text: Markup, act: Markup) -> Row {
     Row { status, shown }
 }
 
-/// What may be wrong, and where it is read.
+/// The data in which problems are looked for.
 struct Attention<'a> {
     queues: &'a [Queue],
     limiting: &'a Limiting,
     /// The latest dead jobs, the newest first.
     dead: &'a [Job],
-    /// Those whose newest time came to no job.
+    /// The schedules whose newest time left no job.
     schedules: &'a [Schedule],
-    /// Who looks at it may do something about queues, and about constraints.
+    /// The visitor may manage queues, and constraints.
     may_manage: bool,
     may_limit: bool,
     now_ms: u64,
@@ -160,7 +161,7 @@ impl Attention<'_> {
         of_server(server).into_iter().chain(rows).map(|row| row.shown).collect()
     }
 
-    /// What the row of a queue names as what holds its jobs back, and how many.
+    /// The constraint that the row of a queue names as holding back its jobs, and how many jobs.
     fn holder(&self, queue: &Queue) -> Option<(&Constraint, u64)> {
         let waits = queue.jobs.ready > 0 && !queue.paused;
         waits.then(|| self.limiting.holder(&queue.name)).flatten()
@@ -260,7 +261,7 @@ impl Attention<'_> {
     }
 }
 
-/// Of a limit so much is used that it is worth a look.
+/// The used share of a limit from which on it is listed.
 const NEAR_PERCENT: u64 = 90;
 
 fn of_server(server: &Server) -> Vec<Row> {
@@ -315,7 +316,7 @@ fn near(name: &str, used: u64, max: u64) -> Markup {
     }
 }
 
-/// Why no job came of a schedule's newest time, if that is so still.
+/// Why a schedule's newest time left no job, if that still holds.
 fn no_job(schedule: &Schedule) -> Option<Row> {
     let last = schedule.last.as_ref().filter(|_| !schedule.paused)?;
     let unfinished = schedule.last_job.filter(|_| schedule.is_running);

@@ -40,7 +40,7 @@ pub(crate) async fn show(page: Page) -> Asked<Response> {
     let (field, text) = name.field();
     let newest = Query::new().with(field, &text).with("limit", "10").with("order", "desc");
     let newest: JobPage = page.ask.get(&newest.to("/api/v1/jobs")).await?;
-    // These are about all queues: who may not see them sees the rest.
+    // These cover all queues: a visitor who may not see them still sees the rest.
     let workers: Option<WorkerPage> = page.ask.get("/api/v1/workers").await.ok();
     let limiting = Limiting::read(&page, Some(&name)).await.ok();
     let now_ms = page.now_ms();
@@ -229,7 +229,7 @@ fn working(found: &WorkerPage, name: &QueueName, now_ms: u64) -> Markup {
     }
 }
 
-/// The constraints that are about it, those first that hold its jobs back.
+/// The constraints that apply to it; those that hold back its jobs come first.
 fn limited(found: &Limiting, name: &QueueName) -> Markup {
     let held_of = |it: &Constraint| found.held_of(it, name);
     let mut of_it: Vec<&Constraint> = found.constraints.iter().collect();

@@ -16,7 +16,7 @@ use crate::shapes::{Queue, QueueName, QueuePage};
 
 /// Queues of a page.
 const LIMIT: &str = "50";
-/// What their names may take in addresses: each has up to two links.
+/// The most bytes of their names in addresses; each name has up to two links.
 const NAMES_BYTES_MAX: usize = 16_000;
 
 /// All queues, by name.
@@ -27,7 +27,7 @@ pub(crate) async fn list(page: Page) -> Asked<Response> {
     let mut found: QueuePage = page.ask.get(&asked.to("/api/v1/queues")).await?;
     let fitting = names_that_fit(&found.queues);
     if fitting < found.queues.len() {
-        // The page ends earlier, and the next one goes on there.
+        // The page is shortened, and the next one continues there.
         let asked = asked.with("limit", &fitting.to_string());
         found = page.ask.get(&asked.to("/api/v1/queues")).await?;
     }
@@ -55,7 +55,7 @@ fn names_that_fit(queues: &[Queue]) -> usize {
     queues.iter().take_while(fits).count().max(1)
 }
 
-/// What stands where there is no queue.
+/// Shown where there is no queue.
 pub(crate) fn none() -> Markup {
     empty("A queue is here as soon as it has a job.", Some("spindle add mail 'to: a@example.org'"))
 }
@@ -119,7 +119,7 @@ fn row(queue: &Queue, now_ms: u64) -> Markup {
     }
 }
 
-/// What a row is known by when the page is read anew: short, for names may be long.
+/// Identifies a row when the page is reloaded. It is short, because names may be long.
 fn key(name: &QueueName) -> String {
     let mut hasher = DefaultHasher::new();
     queue_path("", name).hash(&mut hasher);

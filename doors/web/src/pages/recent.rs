@@ -1,4 +1,4 @@
-//! The last payloads of a queue, as a start for another job.
+//! The last payloads of a queue, as templates for another job.
 
 use maud::{Markup, html};
 use serde_json::value::RawValue;
@@ -16,10 +16,11 @@ use crate::shapes::{Job, JobBytes, JobPage, QueueName};
 const JOBS_MAX: &str = "5";
 /// The longest payload that is filled in, in bytes: a page shows it escaped.
 const PAYLOAD_BYTES_MAX: usize = 8_192;
-/// Of a payload so many characters are shown in the list.
+/// How many characters of a payload are shown in the list.
 const PREVIEW_CHARS: usize = 120;
 
-/// The newest jobs of the queue that an address names, with their payloads: for who may see those.
+/// The newest jobs of the queue that an address names, with their payloads; only for visitors who
+/// may see payloads.
 pub(crate) async fn of_queue(page: &Page, query: &Query) -> Markup {
     let name = ["queue", "queue_base64"].map(|field| query.get(field).map(str::to_owned));
     let [queue, queue_base64] = name;
@@ -29,7 +30,7 @@ pub(crate) async fn of_queue(page: &Page, query: &Query) -> Markup {
     let name = QueueName { queue, queue_base64 };
     let (field, text) = name.field();
     let asked = Query::new().with(field, &text).with("order", "desc").with("limit", JOBS_MAX);
-    // Who may not see this queue is told nothing of it.
+    // A visitor who may not see this queue learns nothing about it.
     let Ok(found) = page.ask.get::<JobPage>(&asked.to("/api/v1/jobs")).await else {
         return html! {};
     };
@@ -70,7 +71,7 @@ fn row(page: &Page, queue: &QueueName, job: &Job, parts: &JobBytes) -> Markup {
     }
 }
 
-/// What a form says that submits a job like this one. Nothing, if there is no such job.
+/// The form's values for submitting a job like this one; empty if there is no such job.
 pub(crate) async fn like(page: &Page, id: &str) -> Query {
     let Ok((job, parts)) = looked_up(page, id).await else { return Query::new() };
     let Some(text) = text_of(&job, &parts) else { return Query::new() };
@@ -91,7 +92,7 @@ async fn looked_up(page: &Page, id: &str) -> Asked<(Job, JobBytes)> {
     Ok((read(answer.get())?, read(answer.get())?))
 }
 
-/// A payload that a form can have, if it is whole.
+/// A payload that a form can carry, if it is complete.
 fn text_of(job: &Job, parts: &JobBytes) -> Option<String> {
     if job.payload_bytes == 0 {
         return Some(String::new());

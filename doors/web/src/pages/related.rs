@@ -1,5 +1,5 @@
 //! Jobs that have something to do with a job: those that failed the same way, and the one that has its
-//! unique key now. Each is one look at what the server keeps anyway.
+//! unique key now. Each takes one request for data that the server keeps anyway.
 
 use maud::{Markup, html};
 

@@ -69,7 +69,7 @@ fn buttons(it: &Schedule) -> Markup {
     }
 }
 
-/// What there is to know before all else.
+/// The most important notice, shown first.
 fn notice(it: &Schedule) -> Markup {
     let refused = it.last.as_ref().filter(|last| last.outcome == "refused");
     html! {

@@ -68,7 +68,7 @@ fn doors(server: &Server) -> Markup {
     }
 }
 
-/// What is limited, and how near it is.
+/// The limits, and how much of each is used.
 fn amounts(page: &Page, server: &Server) -> Markup {
     let settings = &page.web.options().settings;
     let set =
@@ -115,7 +115,7 @@ fn commits(point: &Point) -> Markup {
     }
 }
 
-/// A count, of how many there may be, if a number says that.
+/// A count, with its maximum if that is a number.
 fn counted(count: u64, max: Option<&str>) -> Markup {
     let max: Option<u64> = max.and_then(|max| max.parse().ok());
     html! {
@@ -145,8 +145,8 @@ fn share(used: u64, max: u64) -> Markup {
     html! { meter min="0" max=(max) high=(max / 10 * 9) value=(used.min(max)) aria-hidden="true" {} }
 }
 
-/// Settings in force: those that somebody has set, then the rest. Who may only read sees none: they
-/// name files of the machine.
+/// Settings in force: first those that were set explicitly, then the rest. Only admins see them,
+/// because they name files of the machine.
 fn settings(page: &Page) -> Markup {
     let is_admin = page.ask.login.clone().authorize(Role::Admin, Target::Server).is_ok();
     let settings = &page.web.options().settings;

@@ -18,7 +18,7 @@ use crate::pages::recent;
 use crate::query::Query;
 use crate::shapes::Submitted;
 
-/// What may be said of a job besides its queue and payload.
+/// The fields of a job besides its queue and payload.
 const FIELDS: [Field; 8] = [
     Field::new(&["priority"], "priority", "Priority", "0; higher goes first", Kind::Signed),
     Field::new(&["run_at"], "run_at", "Not before", "2030-01-31T08:00:00Z, or now", Kind::Text),
@@ -47,12 +47,12 @@ const FIELDS: [Field; 8] = [
         Kind::Text,
     ),
 ];
-/// It says nothing of a job that waits for none.
+/// This field has no meaning for a job that waits for no other.
 const ON_DEAD: &str = "on_dead";
 const ON_DEAD_WORDS: &[(&str, &str)] =
     &[("cancel", "cancel it"), ("run", "run it all the same"), ("wait", "go on waiting")];
 
-/// The form: empty, as the address says, or as a job was that is to be submitted once more.
+/// The form: empty, filled from the address, or filled from a job that is to be submitted again.
 pub(crate) async fn show(page: Page) -> Response {
     let query = page.query();
     let like = match query.get("like") {
@@ -68,8 +68,8 @@ pub(crate) async fn show(page: Page) -> Response {
     shell(&page, Tab::Submit, "Submit a job", body).await
 }
 
-/// Submits what the form says. What is wrong with it stands at its field, or above the form, and
-/// nothing is lost.
+/// Submits the job of the form. An error is shown at its field or above the form, and the input is
+/// kept.
 pub(crate) async fn take(page: Page, asked: Form) -> Response {
     let taken = match body(&asked) {
         Ok(body) => page.ask.post("/api/v1/jobs", &body).await.map_err(Wrong::of),
@@ -103,7 +103,8 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// What the API says of a job: it begins with the field's name, or its code says which it is.
+    /// Assigns an error of the API to a field: the text begins with the field's name, or the code
+    /// tells which field it is.
     fn of(fault: Fault) -> Wrong {
         let first = match fault.code.as_str() {
             "after_not_found" => Some("after"),
@@ -114,7 +115,7 @@ impl Wrong {
         Wrong { field: field.map(|field| field.name), fault }
     }
 
-    /// What stands at this place of the form.
+    /// The error shown at this place of the form.
     fn at(wrong: Option<&Wrong>, field: Option<&str>) -> Markup {
         html! {
             @if let Some(wrong) = wrong.filter(|wrong| wrong.field == field) {
@@ -162,7 +163,7 @@ fn form(page: &Page, value: impl Fn(&str) -> String, wrong: Option<&Wrong>) -> M
     }
 }
 
-/// What the API is asked for.
+/// The API's request body.
 fn body(form: &Form) -> Result<Value, Wrong> {
     let mut body = Map::new();
     for name in ["queue", "queue_base64"] {
@@ -170,7 +171,7 @@ fn body(form: &Form) -> Result<Value, Wrong> {
             body.insert(name.to_owned(), text.into());
         }
     }
-    // In base64 it is kept as it is written, whatever it is.
+    // In base64 the payload is kept exactly as written, whatever it is.
     let payload = form.lines("payload");
     let is_text = form.field("payload_type") == "text";
     if is_text || !payload.trim().is_empty() {

@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::query::Query;
 use crate::shapes::{QueueName, Worker, WorkerPage};
 
-/// Workers of a page: the API gives more at once, and pages stay short.
+/// Workers of a page: fewer than the API returns at once, to keep pages short.
 const SHOWN_MAX: usize = 100;
 /// Jobs and queues that are shown of each.
 const JOBS_MAX: usize = 5;

@@ -33,7 +33,7 @@ pub(crate) struct Constraint {
 }
 
 impl Constraint {
-    /// Whether jobs of a queue may fall under it, as far as the queue's name says.
+    /// Whether jobs of a queue may fall under it, as far as the queue's name tells.
     pub fn may_match(&self, queue: &QueueName) -> bool {
         let is_known = self.unreadable.is_none();
         match (&self.queue, &self.queue_glob) {

@@ -1,4 +1,4 @@
-//! What an action came to.
+//! Results of actions.
 
 use serde::Deserialize;
 

@@ -75,12 +75,12 @@ pub(crate) struct Before {
     pub status: String,
 }
 
-/// Jobs and batches that are joined by what waits for what.
+/// Jobs and batches that are connected because they wait for each other.
 #[derive(Deserialize)]
 pub(crate) struct JobFlow {
     pub nodes: Vec<FlowNode>,
     pub edges: Vec<FlowEdge>,
-    /// There are more, or some that who asks may not see.
+    /// There are more, or some that the visitor may not see.
     pub is_partial: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct FlowNode {
     pub queue: QueueName,
 }
 
-/// One of a flow is waited for by another.
+/// An edge of a flow: `to` waits for `from`.
 #[derive(Deserialize)]
 pub(crate) struct FlowEdge {
     pub from: u64,

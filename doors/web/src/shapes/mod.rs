@@ -1,4 +1,4 @@
-//! What pages read of the API's answers: of each only the fields that are shown.
+//! The API's answers as pages read them, each with only the fields that are shown.
 
 mod batch;
 mod constraint;

@@ -18,7 +18,7 @@ impl QueueName {
         QueueName { queue: Some(text.to_owned()), queue_base64: None }
     }
 
-    /// Its bytes. None: base64 that is none.
+    /// Its bytes; `None` if the base64 is not valid.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.queue, &self.queue_base64) {
             (Some(text), _) => Some(text.clone().into_bytes()),
@@ -35,8 +35,8 @@ impl QueueName {
         }
     }
 
-    /// The field of a query or a form that says it, and what it says. Forms change the ends of lines
-    /// and lose other control characters, so a name with such goes in base64.
+    /// The field of a query or a form that carries the name, and its value. Forms change line ends
+    /// and lose other control characters, so a name with any of these goes in base64.
     pub fn field(&self) -> (&'static str, String) {
         match (&self.queue, &self.queue_base64) {
             (None, Some(base64)) => ("queue_base64", base64.clone()),

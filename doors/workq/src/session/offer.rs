@@ -1,8 +1,8 @@
 //! Offers: leases that count only once they are taken.
 //!
-//! Who asks several servers at once gets more jobs than it can work on. An offer is a lease that is
-//! undone, as if it had never been, unless its client's next request takes it: when the client passes,
-//! when it asks for something else, and when its connection ends.
+//! A client that asks several servers at once gets more jobs than it can work on. An offer is a
+//! lease that is undone, as if it had never been, unless its client's next request takes it: when
+//! the client passes, when it asks for something else, and when its connection ends.
 
 use spindle_engine::{Outbox, Ticket};
 
@@ -11,7 +11,7 @@ use crate::refusal::client_error;
 use crate::wire::{ErrorText, Uuid, encode};
 
 impl WorkqSession {
-    /// Whoever sends something waits for no offer any longer.
+    /// A client that sends something no longer waits for an offer.
     pub(super) fn end_offer(&mut self, out: &mut Outbox) {
         let is_offer = |(_, waiting): &mut (Ticket, Waiting)| waiting.is_for_offer();
         if let Some((ticket, _)) = self.waiting.take_if(is_offer) {

@@ -26,7 +26,7 @@ pub(super) enum Asked {
     Now(Named),
     /// `lease` or `offer`, and where its name stands if it has only one.
     Lease { is_offer: bool, wait_timeout_ms: u32, only_name: Option<Range<usize>> },
-    /// A request whose block follows, or the complaint to make after the block was passed over.
+    /// A request whose block follows, or the error to answer after the block was passed over.
     Block(Block),
 }
 
@@ -86,9 +86,8 @@ impl From<Request> for Asked {
     }
 }
 
-/// A command whose last word announces a block. Only a wrong number of words, and a size that is
-/// none (`size_error`), are answered at once; everything else waits until the block was passed
-/// over.
+/// A command whose last word announces a block. Only a wrong number of words and an invalid size
+/// (`size_error`) are answered at once; everything else waits until the block was passed over.
 fn block(
     line: &Line<'_>,
     word_count: usize,

@@ -28,7 +28,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // 1,024 names of 255 bytes and something to spare.
+            // 1,024 names of 255 bytes, with some to spare.
             line_bytes_max: 272 * 1024,
             payload_bytes_max: 1024 * 1024,
             result_bytes_max: 1024 * 1024,
@@ -57,8 +57,8 @@ pub enum Reject {
     ReplyThenClose(ErrorText),
 }
 
-/// Reads the requests of one connection. It remembers how far it has looked, so that every byte
-/// is looked at once however the bytes are cut into packets.
+/// Reads the requests of one connection. It remembers how far it has looked, so that every byte is
+/// looked at once, however the network splits the bytes.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -157,7 +157,7 @@ impl Decoder {
     }
 
     /// The same for a peer that has closed its side: call it until it says to close. A block cut
-    /// short gets its complaint first; half a line gets none.
+    /// short is first answered with an error; half a line is not.
     ///
     /// # Errors
     ///
@@ -174,8 +174,9 @@ impl Decoder {
     }
 
     /// How many bytes `input` has to have before the next request can be complete: the whole
-    /// block once its line is read, else one more than there are. What the socket's reader may
-    /// reserve; a peer only has to announce a block for it, so bound the sum over connections.
+    /// block once its line is read, else one more than there are. The socket's reader may reserve
+    /// this much; a peer only has to announce a block for it, so the sum over connections must be
+    /// bounded.
     #[must_use]
     pub fn bytes_wanted(&self, input: &BytesMut) -> usize {
         match &self.state {

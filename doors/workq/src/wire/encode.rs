@@ -33,7 +33,7 @@ pub fn server_error(out: &mut BytesMut, text: &str) {
     error(out, b"-SERVER-ERROR ", text);
 }
 
-/// A text may quote something; a line end in it must not end the answer.
+/// A text may quote input; a line end in it must not end the answer.
 fn error(out: &mut BytesMut, kind: &[u8], text: &str) {
     out.put_slice(kind);
     out.extend(text.bytes().map(|letter| if letter.is_ascii_control() { b' ' } else { letter }));

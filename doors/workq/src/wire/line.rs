@@ -8,7 +8,7 @@ use super::ErrorText;
 const NAME_BYTES_MAX: usize = 255;
 /// `schedule` has the most words of all lines that have a fixed number of them.
 const WORDS_KEPT: usize = 7;
-/// One more than any command takes, so that too many are seen.
+/// One more than any command takes, so that too many are noticed.
 const FLAGS_KEPT: usize = 4;
 
 /// Whether these bytes can be the name of a queue in this protocol: 1 to 255 letters, digits,
@@ -44,7 +44,7 @@ impl Word<'_> {
     }
 }
 
-/// Where a word or a flag stands: the first letter and the one behind it.
+/// The place of a word or a flag: the index of its first letter and the one behind its last.
 type Span = (u32, u32);
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// Takes a line without its CR LF apart. A word is a flag when it starts with `-` and has a
-    /// `=`; bad flags are complained of before anything else, as recorded.
+    /// `=`; bad flags are reported before anything else, as recorded.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, ErrorText> {
         let (words, flags) = ([(0, 0); WORDS_KEPT], [(0, 0); FLAGS_KEPT]);
         let mut line = Self { text, word_count: 0, words, flag_count: 0, flags };
@@ -88,7 +88,7 @@ impl<'a> Line<'a> {
         Ok(line)
     }
 
-    /// What stands between two spaces: a word, a flag, or nothing.
+    /// The part between two spaces: a word, a flag, or nothing.
     #[inline]
     fn push(&mut self, start: usize, end: usize) -> Result<(), ErrorText> {
         let span = (start as u32, end as u32);

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 /// Reads digits only: no sign, no spaces, leading zeros allowed. `None` beyond `u64`.
 pub(super) fn parse_unsigned(text: &[u8]) -> Option<u64> {
-    /// So many digits fit whatever they are.
+    /// Numbers with this many digits always fit.
     const DIGITS_FITTING: usize = 19;
     if text.is_empty() {
         return None;

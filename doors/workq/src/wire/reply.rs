@@ -10,9 +10,9 @@ use super::{
     time::parse_time,
 };
 
-/// No line of a server's answer is longer; what is longer is no answer.
+/// The longest line of a server's answer; a longer one is not a valid answer.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// No payload or result of a server's answer is longer.
+/// The longest payload or result of a server's answer.
 const BLOCK_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What an answer looks like depends on what was asked.
@@ -121,7 +121,7 @@ pub fn decode_reply(kind: ReplyKind, input: &mut BytesMut) -> Result<Option<Repl
     Ok(decode_whole_reply(kind, input)?.map(|(reply, _)| reply))
 }
 
-/// The same, and the bytes of the reply as they came: for who passes it on.
+/// The same, together with the raw bytes of the reply, for callers that forward it.
 ///
 /// # Errors
 ///
@@ -152,7 +152,7 @@ enum Stop {
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
-    /// Where the blocks stand that were passed: nothing is copied of a reply that is not whole.
+    /// The places of the blocks seen so far; nothing of an incomplete reply is copied.
     blocks: Vec<Range<usize>>,
 }
 
@@ -311,7 +311,7 @@ fn time(value: &[u8]) -> Result<u64, Stop> {
     parse_time(value).ok_or(Stop::Malformed("value that is no time"))
 }
 
-/// Unknown keys are passed over: the protocol says that there may be more some day.
+/// Unknown keys are skipped, because the protocol reserves the right to add keys.
 fn parse_job(cursor: &mut Cursor<'_>) -> Result<JobInfo, Stop> {
     let (id, keys) = parse_title(cursor)?;
     let id = Uuid::parse(id).ok_or(Stop::Malformed("job without an id"))?;

@@ -19,8 +19,8 @@ pub enum Request {
     /// Enqueue a job now.
     Add(NewJob),
     /// Enqueue a job at a time, in milliseconds since 1970; its TTL counts from there. The time may
-    /// have passed: whether the TTL has passed too (`Invalid Time` then) is for whoever has the
-    /// clock.
+    /// have passed: whether the TTL has passed too (then `Invalid Time`) is checked by the caller,
+    /// who has the clock.
     Schedule { job: NewJob, time_ms: u64 },
     /// Enqueue a job and wait for its result.
     Run(Run),
@@ -48,15 +48,15 @@ pub enum Request {
     InspectQueues { cursor_offset: u32, limit: u32 },
     /// Show the server.
     InspectServer,
-    /// Say who is there, for the requests that follow. An extension of ours.
+    /// Present a token for the requests that follow. An extension of ours.
     Auth { token: Presented },
     /// Wait for a job of these queues as `lease` does, without being sure to work on it: it goes
-    /// back, untried, unless the next request takes it. An extension of ours, for who asks several
-    /// servers at once.
+    /// back, untried, unless the next request takes it. An extension of ours, for clients that ask
+    /// several servers at once.
     Offer { names: Vec<Bytes>, wait_timeout_ms: u32 },
     /// Work on the job that was offered last.
     Take { id: Uuid },
-    /// Wait for no offer any longer, and give back what was offered.
+    /// Stop waiting for an offer, and give back what was offered.
     Pass,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for Presented {
 }
 
 impl Request {
-    /// Whether answering it may change something: then it waits while the log has no room.
+    /// Whether answering it may change something. Such a request waits while the log has no room.
     pub fn is_change(&self) -> bool {
         matches!(
             self,
@@ -143,7 +143,7 @@ impl NewJob {
         Self { id, name, ttr_ms, ttl_ms, priority: 0, attempts_max: 0, fails_max: 0, payload }
     }
 
-    /// What stands before the payload's size, and for `schedule` before the time.
+    /// Writes what comes before the payload's size, and for `schedule` before the time.
     fn write_head(&self, out: &mut BytesMut) {
         self.id.write(out);
         write_word(out, &self.name);

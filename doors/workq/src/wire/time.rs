@@ -6,7 +6,7 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use super::number::write_unsigned;
 
 /// Reads `2020-02-02T00:00:00Z`, with or without a fraction of a second, as milliseconds since
-/// 1970, which earlier times count as. An offset, even `+00:00`, is refused (recorded). Digits
+/// 1970; earlier times count as 1970. An offset, even `+00:00`, is refused (recorded). Digits
 /// beyond milliseconds are cut.
 #[must_use]
 pub fn parse_time(text: &[u8]) -> Option<u64> {

@@ -37,7 +37,7 @@ impl Uuid {
         address::is_foreign(&self.0)
     }
 
-    /// Whether all bits are zero: an id that somebody forgot to fill in.
+    /// Whether all bits are zero: an id that was not filled in.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         self.0 == [0; 16]
@@ -45,7 +45,7 @@ impl Uuid {
 
     /// Reads the forms that the original takes: 32 hexadecimal digits of either case with or
     /// without each of the four hyphens, behind `urn:uuid:` or an opening brace (whose closing
-    /// brace may be missing). Anything behind them is refused, where the original looked away.
+    /// brace may be missing). Anything after them is refused, where the original ignored it.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         text.try_into().ok().and_then(Self::parse_canonical).or_else(|| Self::parse_any(text))
@@ -110,7 +110,7 @@ const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The value of each hexadecimal digit; 0xff for everything that is none.
+/// The value of each hexadecimal digit; 0xff for every other byte.
 const HEX_VALUES: [u8; 256] = {
     let mut values = [0xff; 256];
     let mut value = 0;

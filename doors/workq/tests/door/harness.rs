@@ -105,7 +105,7 @@ impl TestServer {
         Client { stream: self.connect(), read_ahead: Vec::new() }
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Lets time pass, and runs what is due.
     pub fn pass(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.tick_once();

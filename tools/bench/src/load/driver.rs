@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 const ARRIVALS: Token = Token(usize::MAX);
-/// Arrivals are looked at no more often than this; epoll's own timeout would be too coarse.
+/// The shortest time between two checks for arrivals; epoll's own timeout would be too coarse.
 const ARRIVAL_PERIOD_MIN: Duration = Duration::from_micros(50);
 
 /// Plays `plan` and reports; what was delivered and finished goes to `checker`.

@@ -30,12 +30,12 @@ pub(crate) struct Jobs {
     /// Letters only, if the protocol needs payloads to be text.
     pool: Vec<u8>,
     parts: SubmitParts,
-    /// Submits carry the ids, so deliveries must have them.
+    /// Whether submits carry the ids; then deliveries must have them.
     brings_ids: bool,
 }
 
 impl Jobs {
-    /// A family whose ids, queue and bytes nobody has seen before.
+    /// A family with ids, a queue and bytes that were never used before.
     pub(crate) fn fresh(wire: Wire) -> Self {
         Self::sized(wire, PAYLOAD_BYTES)
     }
@@ -50,7 +50,7 @@ impl Jobs {
         let mut random = Random::seeded(seed);
         let prefix = random.next();
         let queue = match wire {
-            // That of jobs whose creator names none.
+            // The queue of jobs whose creator names none.
             Wire::Jobq => "jobq".to_owned(),
             _ => format!("{QUEUE_PREFIX}{:08x}", random.next() >> 32),
         };

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A run may take so long, and so long more for every job.
+/// The longest that a run may take, and the extra time for every job.
 const TIME_MAX: Duration = Duration::from_secs(120);
 const TIME_MAX_PER_JOB: Duration = Duration::from_micros(100);
 
@@ -75,10 +75,10 @@ pub(crate) enum LoadError {
     Io(#[from] io::Error),
     #[error("the server closed a connection with {outstanding} requests unanswered")]
     Closed { outstanding: usize },
-    /// The server said something else than its protocol allows.
+    /// The server sent something that its protocol does not allow.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The server refused what every server must take.
+    /// The server refused a request that every server must accept.
     #[error("the server answered {request} with {answer:?}")]
     Refused { request: &'static str, answer: String },
     #[error(

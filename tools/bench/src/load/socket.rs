@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Where a server is, and how it is spoken to.
+/// The address of a server, and how to talk to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -48,14 +48,14 @@ impl Socket {
         Ok(Socket { stream: TcpStream::from_std(stream), tls })
     }
 
-    /// From now on nothing waits.
+    /// From now on no call blocks.
     pub(super) fn begin(self) -> io::Result<Socket> {
         let stream: std::net::TcpStream = self.stream.into();
         stream.set_nonblocking(true)?;
         Ok(Socket { stream: TcpStream::from_std(stream), tls: self.tls })
     }
 
-    /// Sends what is left of the encryption's.
+    /// Sends the encrypted bytes that are left.
     fn send_sealed(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.tls else { return Ok(()) };
         while session.wants_write() {

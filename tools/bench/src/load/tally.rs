@@ -1,4 +1,5 @@
-//! What all connections of a run share: what is still to be asked, and what was answered.
+//! The state that all connections of a run share: the requests still to be sent, and the answers
+//! counted.
 
 use super::check::Checker;
 use super::jobs::Jobs;
@@ -125,13 +126,13 @@ impl<'a> Tally<'a> {
                 self.finished(number, latency);
                 Ok(None)
             }
-            // The question behind it is answered, so the finish was taken.
+            // The request after it was answered, so the finish was accepted.
             (Request::FinishThenLease(number), Answer::Leased { .. } | Answer::TimedOut) => {
                 self.finished(number, latency);
                 self.lease_answered(sent.at, answer, now, out)
             }
             (Request::Sleep { asked }, Answer::Awake) => Ok(Some(self.ask_for_job(asked, out))),
-            // A worker that has just asked may be woken all the same.
+            // A worker may be woken even if it has just asked.
             (what @ (Request::Lease | Request::FinishThenLease(_)), Answer::Awake) => {
                 Ok(Some(Sent { at: sent.at, what }))
             }

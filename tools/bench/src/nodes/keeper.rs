@@ -1,5 +1,5 @@
-//! What keeps the log that nodes share: three NATS servers, or PostgreSQL with a standby that is waited
-//! for, all of which sync.
+//! The servers that keep the log that nodes share: three NATS servers, or PostgreSQL with a
+//! synchronous standby, all of which sync.
 
 use super::slow;
 use crate::suite::Bound;
@@ -12,8 +12,8 @@ const STREAM: &str = "bench";
 /// How many servers of NATS keep each record.
 pub(super) const REPLICAS: usize = 3;
 
-/// What each server of NATS may keep. Streams go to those that have most of it left, and what servers find
-/// on the disk they share is not the same for all.
+/// How much each NATS server may store. It is fixed because streams go to the servers with the most
+/// space left, and the servers do not all see the same free space on the disk they share.
 const STORE: &str = "max_file_store: 20GB";
 
 /// Of 16 MiB each.
@@ -26,7 +26,7 @@ pub(crate) enum Keeper {
     Postgres,
 }
 
-/// One that runs; dropping it ends its servers.
+/// A running keeper; dropping it ends its servers.
 pub(super) enum Keeping {
     Nats(NatsServers),
     Postgres { primary: Box<PostgresServer>, _standby: Box<PostgresServer> },
@@ -41,7 +41,7 @@ impl Keeper {
         }
     }
 
-    /// What the rate of life cycles is at least, beside that of a server with a log of its own.
+    /// The least rate of life cycles, relative to that of a server with a log of its own.
     pub(crate) fn rate_min(self) -> Bound {
         match self {
             Self::Nats => Bound::AtLeast(0.25),
@@ -69,9 +69,9 @@ impl Keeper {
     }
 }
 
-/// Lets both servers write as many segments of WAL as are measured, and keep them to be written over.
-/// A server that has run for a while has them; a fresh one fills each with zeros and syncs it while
-/// commits wait.
+/// Makes both servers write as many WAL segments as the measurement needs, and keep them for reuse.
+/// A server that has run for a while has such segments; a fresh one fills each with zeros and syncs
+/// it while commits wait.
 fn use_wal(primary: &PostgresServer, standby: &PostgresServer) {
     for _ in 0..WAL_SEGMENTS {
         primary.sql("SELECT txid_current(), pg_switch_wal()");
@@ -82,7 +82,7 @@ fn use_wal(primary: &PostgresServer, standby: &PostgresServer) {
 }
 
 impl Keeping {
-    /// So many servers of NATS, of which each stream has some.
+    /// A number of NATS servers, some of which keep each stream.
     pub(super) fn nats(servers: usize) -> Self {
         let setup = NatsSetup { servers, more_of_jetstream: STORE, ..NatsSetup::default() };
         Self::Nats(NatsServers::start(setup))
@@ -100,7 +100,7 @@ impl Keeping {
         }
     }
 
-    /// Lets each of its servers write so many bytes a second.
+    /// Limits the bytes that each of its servers can write per second.
     pub(super) fn slow_down(&self, bytes_per_s: u64) -> Result<()> {
         let all = match self {
             Self::Nats(servers) => (0..servers.addresses().len())
@@ -112,7 +112,8 @@ impl Keeping {
         all.into_iter().try_for_each(|process| slow::limit(process, &folder, bytes_per_s))
     }
 
-    /// Kills the server that the others have elected to lead the stream. None if they elect nobody.
+    /// Kills the server that the others have elected to lead the stream. `None` if there is no
+    /// leader.
     pub(super) fn kill_leader(&mut self) -> Option<usize> {
         let Self::Nats(servers) = self else { return None };
         let mut leader = None;

@@ -1,6 +1,6 @@
-//! Three nodes on a log that they share, beside one server with a log of its own: what the life cycles of
-//! jobs cost there, how far followers are behind meanwhile, and how long clients wait when a leader is
-//! killed, or when a node is new.
+//! Three nodes on a log that they share, beside one server with a log of its own: what the life
+//! cycles of jobs cost there, how far followers lag meanwhile, and how long clients wait when a
+//! leader is killed and how long a new node takes to catch up.
 //!
 //! All of it runs on one machine, so that processes wait for each other's turn, and not for a network.
 
@@ -34,18 +34,18 @@ pub(crate) use shards::{DISK_BYTES_PER_S, PAYLOAD_BYTES, RATE_MIN, SHARDS, Sprea
 pub(crate) const CONNECTIONS: usize = 64;
 /// Jobs that wait when a node is new, for each life cycle.
 pub(crate) const WAITING_PER_CYCLE: u64 = 16;
-/// A follower has 99 of 100 records so soon after the leader.
+/// How soon after the leader a follower must have 99 of 100 records.
 pub(crate) const LAG_US_MAX: Bound = Bound::AtMost(10_000.0);
-/// Clients of other nodes wait so long when the leader is killed, 95 times of 100.
+/// The longest that clients of other nodes may wait when the leader is killed, 95 times of 100.
 pub(crate) const OUTAGE_S_MAX: Bound = Bound::AtMost(2.0);
-/// The same when the server that leads the stream is: its election is most of it.
+/// The same when the server that leads the stream is killed; most of it is its election.
 pub(crate) const LOG_OUTAGE_S_MAX: Bound = Bound::AtMost(12.0);
-/// A new node has all that waits after this time.
+/// The time within which a new node must have all waiting jobs.
 pub(crate) const CATCH_UP_S_MAX: Bound = Bound::AtMost(5.0);
 /// How often the leader is killed, and how often that of the log is.
 pub(crate) const KILLS: u32 = 20;
 pub(crate) const LOG_KILLS: u32 = 5;
-/// Between two looks at how far a follower is.
+/// The pause between two checks of a follower's position.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Nothing here takes longer unless it is broken.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,7 +80,7 @@ impl Node {
         Ok(Self { name: name.to_owned(), workq, http, _process: process, _folder: folder })
     }
 
-    /// Whom it takes for the leader, once it is behind by nothing.
+    /// The node that it takes for the leader, once it has all records.
     fn leader(&self) -> Option<String> {
         let status = status(self.http).ok()?;
         let is_behind = of_node(&status, &self.name)?["lag"].as_u64()? > 0;
@@ -88,17 +88,17 @@ impl Node {
     }
 }
 
-/// What a node says of the cluster. It answers that itself, and then closes the connection.
+/// A node's status of the cluster. The node answers this itself, and then closes the connection.
 fn status(http: SocketAddr) -> Result<Value> {
     HttpClient::connect(http)?.ask_json("GET", CLUSTER_PATH, &Value::Null)
 }
 
-/// What a status says of a node.
+/// The entry of a node in a status.
 fn of_node<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
     status["nodes"].as_array()?.iter().find(|node| node["node"] == name)
 }
 
-/// The position behind the last record that a node has, as it says itself.
+/// The position behind the last record that a node has, as it reports.
 fn position((name, http): &(String, SocketAddr)) -> Result<u64> {
     let status = status(*http)?;
     let position = of_node(&status, name).and_then(|node| node["position"].as_u64());
@@ -109,7 +109,7 @@ fn position((name, http): &(String, SocketAddr)) -> Result<u64> {
 pub(crate) struct Site {
     program: PathBuf,
     dir: PathBuf,
-    // Before the servers that they work on.
+    // Dropped before the servers that they work on.
     nodes: Vec<Node>,
     keeping: Keeping,
     jobs: Jobs,
@@ -144,7 +144,7 @@ impl Site {
         Ok(())
     }
 
-    /// Which node leads, once all say the same and have all records.
+    /// The node that leads, once all agree on it and have all records.
     fn leader(&self) -> Result<usize> {
         let began = Instant::now();
         loop {
@@ -191,8 +191,8 @@ impl Site {
         })
     }
 
-    /// Kills the leader again and again: how long it takes until a client of another node is answered
-    /// again, and that it is the others who do it.
+    /// Kills the leader again and again. Measures how long it takes until a client of another node
+    /// is answered again, and checks that one of the other nodes has taken over.
     pub(crate) fn kill_leaders(&mut self, times: u32) -> Result<Figures> {
         let mut latencies = Latencies::new();
         for _ in 0..times {
@@ -272,8 +272,8 @@ impl Site {
     }
 }
 
-/// How long after the leader a follower has a record, looked at again and again. What it takes to ask
-/// both is in it.
+/// How long after the leader a follower has a record, measured repeatedly. The time to ask both is
+/// included.
 fn lag(
     ahead: &(String, SocketAddr),
     behind: &(String, SocketAddr),

@@ -1,6 +1,7 @@
 //! Queues on one log and on several, where the log is the limit: each of its servers writes to a slow disk, as if it
-//! were a machine of its own. There are as many servers for one log as for several. What is slow about the disk is
-//! how many bytes it takes, and not how long a commit does: records that come meanwhile share one.
+//! were a machine of its own. There are as many servers for one log as for several. The disk is
+//! slow in bytes per second, not in the time of a commit, because records that come meanwhile share
+//! a commit.
 
 use super::keeper::{Keeping, REPLICAS};
 use super::{CLUSTER_PATH, LOOK_PAUSE, NAMES, Node, PATIENCE, status};
@@ -16,23 +17,24 @@ use std::time::{Duration, Instant};
 
 /// Logs of the second contestant.
 pub(crate) const SHARDS: u8 = 4;
-/// So many that no server needs to keep two logs.
+/// Enough servers that none needs to keep two logs.
 const SERVERS: usize = SHARDS as usize * REPLICAS;
 pub(crate) const PAYLOAD_BYTES: usize = 64 << 10;
 /// Queues, on whichever shards their names are.
 const QUEUES: usize = 32;
 /// Producers of each queue, and as many workers.
 const CONNECTIONS_PER_QUEUE: usize = 2;
-/// Leaders that have not changed for so long stay: a node takes over what it is first for after 10 s.
+/// Leaders that have not changed for this long will stay, because a node takes over the shards that
+/// it is first for after 10 s.
 const STEADY: Duration = Duration::from_secs(15);
-/// What the disk of each server of the log takes.
+/// How many bytes a second the disk of each log server accepts.
 pub(crate) const DISK_BYTES_PER_S: u64 = 32_000_000;
-/// With as many shards as that, life cycles are so much faster than with one.
+/// How much faster life cycles must be with [`SHARDS`] shards than with one.
 pub(crate) const RATE_MIN: Bound = Bound::AtLeast(1.5);
 
 /// Nodes, what keeps their logs, and what they were sent.
 pub(crate) struct Spread {
-    // Before the servers that they work on.
+    // Dropped before the servers that they work on.
     nodes: Vec<Node>,
     keeping: Keeping,
     families: Vec<Family>,
@@ -61,7 +63,7 @@ impl Spread {
         };
         let families = (0..QUEUES).map(family).collect();
         let spread = Self { nodes, keeping, families };
-        // Where there is one log, whoever leads it stays.
+        // With a single log, its leader stays.
         spread.await_leaders(if shards > 1 { STEADY } else { Duration::ZERO })?;
         if is_slow {
             spread.keeping.slow_down(DISK_BYTES_PER_S)?;

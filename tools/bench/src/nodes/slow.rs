@@ -9,7 +9,8 @@ use std::path::Path;
 const FIRST: &str = "/sys/fs/cgroup/blkio";
 const SECOND: &str = "/sys/fs/cgroup";
 
-/// Lets a process write so many bytes a second to the disk that this folder is on, until it ends.
+/// Limits the bytes per second that a process can write to the disk that this folder is on, until
+/// the process ends.
 pub(super) fn limit(process: impl Display, folder: &Path, bytes_per_s: u64) -> Result<()> {
     let (disk, name) = (disk_of(folder)?, format!("spindle-bench-{process}"));
     let (first, second) = (Path::new(FIRST), Path::new(SECOND));
@@ -34,7 +35,7 @@ fn disk_of(folder: &Path) -> Result<String> {
     let device = fs::metadata(folder).with_context(|| folder.display().to_string())?.dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
     let block = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-    // A partition's folder lies in that of its disk.
+    // A partition's folder in sysfs is inside that of its disk.
     let numbers = if block.join("partition").exists() { "../dev" } else { "dev" };
     let path = fs::canonicalize(&block)
         .with_context(|| format!("{} is on no disk", folder.display()))?

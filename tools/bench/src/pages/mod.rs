@@ -2,8 +2,8 @@
 //!
 //! One server has all jobs waiting, in [`QUEUES`] queues, and some dead ones. While life cycles go
 //! through a queue of their own, every page is read again and again over one connection, as is
-//! `/healthz`, which does next to nothing: a page may take ten times as long and 20 ms more. Then
-//! the same life cycles take turns with nobody looking, with open pages, and with feeds alone.
+//! `/healthz`, which does next to nothing: a page may take ten times as long as that plus 20 ms.
+//! Then the same life cycles run in turn without viewers, with open pages, and with feeds alone.
 
 mod viewers;
 
@@ -23,27 +23,28 @@ use std::thread;
 use std::time::Instant;
 use viewers::Watch;
 
-/// There is one life cycle a run for so many waiting jobs.
+/// A run has one life cycle for this many waiting jobs.
 pub(crate) const WAITING_PER_CYCLE: u64 = 8;
 /// How often each page is read in a round.
 pub(crate) const REQUESTS: u32 = 40;
-/// A page is at most so large.
+/// The largest size of a page.
 pub(crate) const BYTES_MAX: f64 = 100_000.0;
-/// Those who look on while life cycles run. The first are nobody.
+/// The viewers while life cycles run; in the first case there are none.
 pub(crate) const VIEWERS: [Viewers; 3] = [
     Viewers { feeds: 0, read: false, rate_min: None },
     Viewers { feeds: 10, read: true, rate_min: Some(0.98) },
     Viewers { feeds: 1_000, read: false, rate_min: None },
 ];
 
-/// What is compared with every page. It answers without a look at any job.
+/// The path that every page is compared with. It answers without looking at any job.
 const PLAIN: &str = "/healthz";
 /// Over how many queues the jobs are spread.
 const QUEUES: u64 = 100;
 const DEAD_JOBS: u32 = 200;
 const DEAD_QUEUE: &str = "bench-dead";
 const CONNECTIONS: usize = 8;
-/// A schedule, and a constraint that is full, so that its page looks for who waits.
+/// The name of a schedule, and of a constraint that is full, so that its page looks for the jobs
+/// that wait.
 const NAME: &str = "bench";
 const BATCH_JOBS: u32 = 200;
 const BATCH_QUEUE: &str = "bench-batch";
@@ -61,7 +62,7 @@ pub(crate) struct Viewers {
     feeds: usize,
     /// Whether each reads its page anew when something has happened, as a page in view does.
     read: bool,
-    /// The least that they may leave of the rate with nobody looking, if there is such.
+    /// The least share of the rate without viewers that must be left, if there is such a bound.
     pub(crate) rate_min: Option<f64>,
 }
 
@@ -132,7 +133,7 @@ impl Site {
         })
     }
 
-    /// Life cycles while these look on.
+    /// Life cycles while these viewers have pages open.
     pub(crate) fn cycle(&mut self, viewers: Viewers, cycles: u64) -> Result<Figures> {
         let pages = if viewers.read { &self.pages[1..] } else { &[] };
         let paths = pages.iter().map(|page| page.path.clone()).collect();
@@ -173,8 +174,8 @@ fn get(client: &mut HttpClient, path: &str) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Everything that is read: of the pages that are about one thing, those about `queue`, `job`, `batch`,
-/// and what has the name [`NAME`].
+/// Everything that is read; the pages about a single thing are those of `queue`, `job`, `batch`,
+/// and the things named [`NAME`].
 fn pages(queue: &str, job: u64, batch: u64) -> Vec<Page> {
     let fixed = [
         PLAIN,
@@ -209,7 +210,7 @@ fn furnish(http: SocketAddr, queue: &str) -> Result<u64> {
     let mut client = HttpClient::connect(http)?;
     let schedule = json!({"expression": "@daily", "job": {"queue": BATCH_QUEUE}});
     client.ask_json("PUT", &format!("/api/v1/schedules/{NAME}"), &schedule)?;
-    // As a pattern: then it is asked who waits for it on other pages too.
+    // Given as a pattern, so that other pages also look for the jobs that wait for it.
     let constraint = json!({"queue_glob": queue, "running_max": 0});
     client.ask_json("PUT", &format!("/api/v1/constraints/{NAME}"), &constraint)?;
     let batch = client.ask_json("POST", "/api/v1/batches", &json!({"queue": BATCH_QUEUE}))?;
@@ -221,7 +222,7 @@ fn furnish(http: SocketAddr, queue: &str) -> Result<u64> {
     Ok(batch)
 }
 
-/// Lets some jobs die, and gives the number of the last.
+/// Lets some jobs die, and returns the number of the last.
 fn die(http: SocketAddr) -> Result<u64> {
     let mut client = HttpClient::connect(http)?;
     let mut post = |path: &str, body: Value| client.ask_json("POST", path, &body);

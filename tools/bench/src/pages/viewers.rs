@@ -1,4 +1,4 @@
-//! Feeds that are open, and pages that are read anew when a feed says so.
+//! Open feeds, and pages that are read again when a feed reports a change.
 
 use super::get;
 use crate::http::{HttpClient, connect};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 const REQUEST: &[u8] = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// What a feed says when something happened.
+/// The event that a feed sends when something happened.
 const MOVED: &[u8] = b"event: moved";
 const POLL: Duration = Duration::from_millis(50);
-/// A feed may say it so long after it happened.
+/// The longest delay of that event.
 const LATENESS_MAX: Duration = Duration::from_secs(10);
 
 /// Viewers, in a thread of their own.
@@ -27,8 +27,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens so many feeds. Each has one of `paths`, in turn, which is read when the feed says that
-    /// something moved; without paths nothing is read.
+    /// Opens `feeds` feeds. Each has one of `paths`, in turn, which is read when the feed reports
+    /// that something moved; without paths nothing is read.
     pub(super) fn begin(http: SocketAddr, feeds: usize, paths: Vec<String>) -> Result<Self> {
         let asked = (0..feeds).map(|_| Feed::ask(http)).collect::<Result<Vec<_>>>()?;
         let open = asked.into_iter().map(Feed::begin).collect::<Result<_>>()?;
@@ -38,14 +38,14 @@ impl Watch {
         Ok(Self { is_over, thread })
     }
 
-    /// Closes them, once each was told that something moved.
+    /// Closes them, once each has reported that something moved.
     pub(super) fn end(self) -> Result<()> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().ok().context("the viewers panicked")?
     }
 }
 
-/// Follows the feeds until it is over and each has said that something moved.
+/// Follows the feeds until it is over and each has reported that something moved.
 fn watch(
     mut feeds: Vec<Feed>,
     http: SocketAddr,
@@ -87,7 +87,7 @@ fn watch(
 /// One open feed.
 struct Feed {
     stream: TcpStream,
-    /// What came and was not yet looked through.
+    /// Bytes that came in and were not yet searched.
     bytes: Vec<u8>,
     heard: u64,
 }
@@ -99,8 +99,8 @@ impl Feed {
         Ok(stream)
     }
 
-    /// Waits for the head of the answer: from then on the feed says what happens. The last one of a
-    /// thousand that are asked for would otherwise begin when a short load is over.
+    /// Waits for the head of the answer: from then on the feed reports events. Otherwise the last
+    /// of a thousand feeds might begin only after a short load is over.
     fn begin(mut stream: std::net::TcpStream) -> Result<Self> {
         let (mut bytes, mut chunk) = (vec![], [0; 4096]);
         while !bytes.windows(HEAD_END.len()).any(|part| part == HEAD_END) {
@@ -112,7 +112,7 @@ impl Feed {
         Ok(Self { stream: TcpStream::from_std(stream), bytes, heard: 0 })
     }
 
-    /// Reads what is there: whether it says that something moved.
+    /// Reads what is there; returns whether it reports that something moved.
     fn hear(&mut self) -> Result<bool> {
         let mut chunk = [0; 4096];
         loop {

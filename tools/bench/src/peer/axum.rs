@@ -1,5 +1,5 @@
 //! A bare axum handler: it reads each request whole and answers with as many bytes as the native API
-//! does. What a server over HTTP can do at most on this machine when it keeps nothing.
+//! does. It shows the most that a server over HTTP can do on this machine when it keeps nothing.
 
 use crate::cli::HttpServer;
 use anyhow::{Context, Result};

@@ -1,10 +1,11 @@
 //! The echo that syncs: the most that a server with one thread can answer from this disk. It parses
-//! nothing and keeps nothing, but what it answers has been written past the page cache and synced.
+//! nothing and keeps nothing, but every request it answers has been written past the page cache and
+//! synced.
 //!
 //! One thread, one epoll loop, in batches. A batch begins with the first request that comes. Then
-//! the sockets are polled without blocking until everybody whom the last batch answered has asked
-//! again, for a short time at most: who is about to ask shares the sync instead of waiting for the
-//! next one. Then the batch is written, synced and answered.
+//! the sockets are polled without blocking until every client that the last batch answered has
+//! asked again, for a short time at most: a client that is about to ask shares this sync instead of
+//! waiting for the next one. Then the batch is written, synced and answered.
 
 use crate::cli::EchoServer;
 use crate::load::flush;
@@ -26,7 +27,7 @@ const ANSWER: &[u8] = b"+OK\r\n";
 const LISTENER: Token = Token(usize::MAX);
 /// Unit and alignment of writes past the page cache.
 const BLOCK_BYTES: usize = 4096;
-/// Requests are read straight into a buffer of this size, and written from there.
+/// The size of the buffer that requests are read into and written to disk from.
 const BUFFER_BYTES: usize = 1 << 20;
 /// With less room than this the buffer is written before the next read.
 const READ_BYTES_MIN: usize = 64 * 1024;
@@ -167,7 +168,7 @@ impl Connection {
         }))
     }
 
-    /// Takes what came to where it is written from; false when the client is gone.
+    /// Reads what came into the buffer that is written to disk; false when the client is gone.
     fn take(&mut self, request_bytes: usize, disk: &mut Disk) -> Result<bool> {
         if flush(&mut self.stream, &mut self.unsent).is_err() {
             return Ok(false);
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(answers, ANSWER.repeat(count));
     }
 
-    /// However long one listens, nothing is said before somebody else has asked.
+    /// Checks that no answer comes before another client has asked.
     #[track_caller]
     fn check_silence(mut client: &Client) {
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

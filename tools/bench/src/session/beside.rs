@@ -1,4 +1,4 @@
-//! Suites in which something goes on beside a load: floods, readers of pages, backups, schedules.
+//! Suites in which something runs beside a load: floods, readers of pages, backups, schedules.
 
 use super::Session;
 use crate::backups::{self, Beside};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 impl Session<'_> {
     /// Floods the suite's door in each way, every time on a fresh server. The clients of a door are
-    /// judged beside what they had before the flood.
+    /// compared with what they had before the flood.
     pub(super) fn flooded(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
         ensure!(self.args.against.is_none(), "floods are measured of one program at a time");
         let jobs = suite.jobs / self.divisor;
@@ -111,8 +111,8 @@ impl Session<'_> {
         Ok((vec![read, open], judgements))
     }
 
-    /// Each load beside a backup and without one, for as long, each round on a fresh server. Which of
-    /// them is first changes with the round, because the server's log grows meanwhile.
+    /// Each load beside a backup and without one, for as long, each round on a fresh server. Their
+    /// order changes with the round, because the server's log grows meanwhile.
     pub(super) fn backed_up(&self, suite: &Suite) -> Result<(Vec<Scenario>, Vec<Judgement>)> {
         ensure!(self.args.against.is_none(), "backups are taken of one program at a time");
         let (dir, jobs) = (&self.args.dir, suite.jobs / self.divisor);

@@ -15,7 +15,7 @@ use crate::workers::{self, Feed, Language};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// With `--quick` a suite has one job for so many.
+/// With `--quick` the number of jobs is divided by this.
 const QUICK_DIVISOR: u64 = 100;
 const RUNS: u32 = 5;
 
@@ -86,7 +86,7 @@ struct Session<'a> {
     runs: u32,
 }
 
-/// One of those that take turns.
+/// One of the servers that take turns.
 struct Contestant {
     server: Server,
     name: String,
@@ -137,7 +137,7 @@ impl Session<'_> {
         Ok((scenarios, judgements))
     }
 
-    /// Spindle, and behind it its peers in this suite or the other program.
+    /// Spindle, followed by its peers in this suite or by the other program.
     fn contestants(&self, suite: &Suite) -> Result<Vec<Contestant>> {
         let (door, jobs) = (suite.door, suite.jobs / self.divisor);
         let (security, flags) = (suite.security, suite.flags);
@@ -222,8 +222,8 @@ impl Session<'_> {
     }
 
     /// The suite's gates: a figure, the place of the contestant it is beside, and the bound. Runs
-    /// of --quick are too small to judge by. Beside another program each figure stands once, and
-    /// there is nothing to reach.
+    /// of --quick are too small to judge by. Beside another program each figure is listed once, and
+    /// there is no bound to reach.
     fn gates(&self, suite: &Suite) -> Vec<(Figure, Option<usize>, Option<Bound>)> {
         if self.args.against.is_none() {
             let place =
@@ -260,8 +260,8 @@ impl Session<'_> {
         Ok(scenario)
     }
 
-    /// Starts all contestants in every round, and has them take short turns: what comes and goes on
-    /// the machine hits both of a turn alike, and being first is each one's as often.
+    /// Starts all contestants in every round, and has them take short turns: disturbances of the
+    /// machine hit both sides of a turn alike, and each side is first equally often.
     fn take_short_turns(
         &self,
         suite: &Suite,
@@ -306,7 +306,7 @@ impl Session<'_> {
             let mut site = Site::open(&contestant.server, &self.args.dir)?;
             let filled = site.fill(contestant.jobs).with_context(|| contestant.name.clone())?;
             self.progress(suite, 0, &contestant.name, &filled);
-            // How fast a server is filled is not how fast it is with jobs waiting.
+            // The rate of the fill is dropped, because it is not the rate with jobs waiting.
             series.runs.push(Figures { rate_per_s: None, ..filled });
             sites.push(site);
         }
@@ -319,7 +319,7 @@ impl Session<'_> {
                     let figures = site.play(plan).with_context(|| series.server.clone())?;
                     self.progress(suite, round, &series.server, &figures);
                     if round > 0 {
-                        // What the server has taken at most is known from its fill.
+                        // The peak of memory is known from the fill.
                         series.runs.push(Figures { resident_peak_mib: None, ..figures });
                     }
                 }
@@ -340,7 +340,7 @@ impl Session<'_> {
         ensure!(self.args.against.is_none(), "nodes are measured of one program at a time");
         let (program, dir) = (&self.spindle, &self.args.dir);
         let (jobs, divisor) = (suite.jobs / self.divisor, u32::try_from(self.divisor)?);
-        // The servers of the log have their folders there.
+        // The log servers have their folders there.
         require_disk(&std::env::temp_dir())?;
         let all = jobs * (nodes::WAITING_PER_CYCLE + u64::from(self.runs) * 4);
         require_room(dir, all * DISK_BYTES_PER_JOB, suite.name)?;
@@ -405,7 +405,8 @@ impl Session<'_> {
         scenario.series = vec![empty(&several), empty("one log")];
         for round in 1..=self.runs {
             for (at, shards) in [(0, nodes::SHARDS), (1, 1)] {
-                // Too few jobs to see more than that it works, also where there are no control groups.
+                // With `--quick` there are too few jobs to show more than that it works, and it
+                // works without control groups, too.
                 let is_slow = !self.args.quick;
                 let mut spread = nodes::Spread::open(program, dir, shards, is_slow)?;
                 spread.cycle(jobs / 10)?;
@@ -449,7 +450,7 @@ impl Session<'_> {
             for (ours, theirs, bound) in language.pairs() {
                 let (ours, theirs) = (&scenario.series[*ours], &scenario.series[*theirs]);
                 let name = format!("{}: {}", scenario.name, ours.server);
-                // One that submits may be slower than the worker.
+                // The submitter may be slower than the worker.
                 let bound = bound.filter(|_| feed == Feed::Before && !self.args.quick);
                 judgements.extend(Judgement::of(&name, Figure::Rate, ours, Some(theirs), bound));
             }

@@ -26,9 +26,9 @@ const LARGE_CONNECTIONS: usize = 4;
 const CONNECTING: usize = 16;
 /// Connections of [`Flood::Scan`].
 const SCANNING: usize = 4;
-/// Addresses they come from.
+/// The number of addresses that connections come from.
 const ADDRESSES: u32 = 250;
-/// While the system has no port left.
+/// The pause while the system has no port left.
 const PORTS_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a client does that has no regard for others.
@@ -124,7 +124,7 @@ fn at_once(
     for number in 0..count {
         let (ended, work) = (ended.clone(), work.clone());
         thread::spawn(move || {
-            // Somebody listens until the first of them ends.
+            // The receiver exists until the first of them ends.
             let _ = ended.send(work(number));
         });
     }
@@ -138,7 +138,7 @@ fn large_payload_bytes(door: Door) -> usize {
 
 fn large(door: Door, address: SocketAddr) -> Result<()> {
     let (wire, bytes) = (wire(door), large_payload_bytes(door));
-    // Its ids are what is needed of it.
+    // Only its ids are needed.
     let jobs = Jobs::fresh(wire);
     let parts = wire.submit_parts(jobs.queue(), bytes);
     let payload = vec![b'p'; bytes];
@@ -175,7 +175,7 @@ fn connects(door: Door, address: SocketAddr) -> Result<()> {
     for number in 0u32.. {
         let asked = connect_from(number, address).and_then(|mut stream| {
             stream.write_all(question)?;
-            // What comes first is enough.
+            // The first bytes are enough.
             Ok(stream.read(&mut [0; 4096])?)
         });
         match asked {
@@ -189,8 +189,8 @@ fn connects(door: Door, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// A connection from one of many addresses, as if from many machines: over a single one the kernel
-/// would soon spend its time on looking for a free port.
+/// A connection from one of many addresses, as if from many machines: with a single address the
+/// kernel would soon spend its time searching for a free port.
 fn connect_from(number: u32, to: SocketAddr) -> Result<TcpStream> {
     let [_, second, third, fourth] = (number % ADDRESSES + 2).to_be_bytes();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

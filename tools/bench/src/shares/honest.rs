@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// At each door.
+/// Clients at each door.
 const CLIENTS: u32 = 2;
 /// From one job of a client to its next.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How much longer each client's period is than that of the one before: they do not keep step.
+/// How much longer each client's period is than that of the one before, so that they do not keep
+/// step.
 const STAGGER: Duration = Duration::from_micros(37);
-/// How often it is asked whether to end.
+/// How often it is checked whether to end.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Latencies of the requests of one door's clients.
@@ -33,7 +34,7 @@ struct Seen {
     cycles: u64,
 }
 
-/// Plays clients of all these doors until `is_over`: the figures of each door, in their order.
+/// Plays clients of all these doors until `is_over`. Returns the figures of each door, in order.
 pub(super) fn play(
     doors: &[(Door, SocketAddr)],
     is_over: impl Fn() -> Result<bool>,
@@ -169,7 +170,7 @@ impl LineClient {
         let wire = self.jobs.wire();
         wire.encode_finish(&self.id, &mut request);
         if wire == Wire::Gearman {
-            // A finish has no answer: the question behind it has, which waits for it.
+            // A finish has no answer; the request after it has, and it waits for the finish.
             wire.encode_lease(self.jobs.queue(), &mut request);
         }
         self.next += 1;

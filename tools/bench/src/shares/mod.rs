@@ -1,16 +1,17 @@
-//! Whether a client that floods one door leaves the others their share.
+//! Checks that a client that floods one door leaves the others their share.
 //!
 //! A fresh server has all doors open, and clients of each door that ask for little ([`honest`]). They
-//! are measured alone, and then beside a [`flood`]. The p99 of all their requests beside it, divided
-//! by their p99 before, is what is judged. Alone, two of the three requests of a job wait for a sync
-//! of the disk, so the p99 before is about that of one sync.
+//! are measured alone, and then beside a [`flood`]. The gate is the p99 of all their requests
+//! beside it, divided by their p99 before. Alone, two of the three requests of a job wait for a
+//! sync of the disk, so the p99 before is about that of one sync.
 //!
 //! A flood comes from other machines; here it shares the processors with the server. So it runs as a
 //! process of its own with a lower priority: it gets what the server and the measured clients leave,
 //! which is enough to keep the flooded threads busy.
 //!
-//! What it costs clients that processors, kernel and disk are busy with a flood, whoever answers it,
-//! is measured too: the same clients *apart*, that is while the flood goes to a second server.
+//! The cost to clients of processors, kernel and disk being busy with a flood, regardless of which
+//! server answers it, is measured too: the same clients *apart*, that is while the flood goes to a
+//! second server.
 
 mod flood;
 mod honest;
@@ -33,22 +34,23 @@ use std::time::{Duration, Instant};
 
 /// Where clients are measured.
 pub(crate) const DOORS: [Door; 3] = [Door::Workq, Door::Gearman, Door::Api];
-/// For so long, alone and beside a flood that does not end by itself.
+/// How long clients are measured alone, and beside a flood that does not end by itself.
 pub(crate) const TIME: Duration = Duration::from_secs(3);
 /// What the log takes at most in [`TIME`]; payloads of megabytes take the most.
 pub(crate) const DISK_BYTES: u64 = 8 << 30;
 
 /// The most that a door's clients may lose while their own door is flooded.
 const SAME_DOOR_MAX: f64 = 5.0;
-/// And while another is.
+/// The same while another door is flooded.
 const OTHER_DOOR_MAX: f64 = 3.0;
 /// How much lower the priority of a flood is.
 const FLOOD_NICENESS: &str = "10";
-/// A tenth of the time passes before clients are measured, and after a flood has begun.
+/// One part in this many of the time passes as a warm-up before clients are measured, and after a
+/// flood has begun.
 const WARM_UPS: u32 = 10;
-/// Floods that use up jobs find so many queues of them.
+/// How many queues of jobs there are for floods that use up jobs.
 const QUEUES: usize = 3;
-/// No flood that ends by itself takes longer.
+/// The longest time of a flood that ends by itself.
 const FLOOD_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// What the clients of a door are judged by while another one, or theirs, is flooded.
@@ -62,7 +64,7 @@ pub(crate) struct Site<'a> {
     pub(crate) program: &'a Path,
     /// Where its data goes.
     pub(crate) dir: &'a Path,
-    /// In each queue of those that floods use up.
+    /// The number of jobs in each queue that floods use up.
     pub(crate) jobs: u64,
 }
 
@@ -105,7 +107,7 @@ impl Site<'_> {
         Flooding::start(door, flood, address, &queues)
     }
 
-    /// Lets jobs wait in some queues, whose names it gives.
+    /// Lets jobs wait in some queues, and returns their names.
     fn fill(&self, workq: SocketAddr) -> Result<Vec<String>> {
         let fill = |_| {
             let jobs = Jobs::fresh(Wire::Workq);

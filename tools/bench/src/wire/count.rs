@@ -1,4 +1,4 @@
-//! How many jobs wait in a queue, by the server's own word.
+//! Asks the server itself how many jobs wait in a queue.
 
 use super::Wire;
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +19,7 @@ pub(crate) fn waiting_jobs(
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     if let Some(token) = token {
-        // Its answer is passed over.
+        // The answer to it is skipped.
         stream.write_all(format!("auth {token}\r\n").as_bytes())?;
     }
     stream.write_all(question(wire, queue).as_bytes())?;
@@ -49,7 +49,7 @@ fn question(wire: Wire, queue: &str) -> String {
 fn read_line(wire: Wire, queue: &str, line: &str) -> Result<Option<u64>> {
     let number = match wire {
         Wire::Workq => {
-            // A queue of which no job is left may be gone.
+            // A queue without jobs may be gone.
             if line == "-NOT-FOUND" {
                 return Ok(Some(0));
             }

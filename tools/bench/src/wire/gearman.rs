@@ -42,7 +42,7 @@ pub(super) fn submit_head(queue: &str, payload_bytes: usize) -> Vec<u8> {
     head
 }
 
-/// Announces a worker. The echo behind it is what gets an answer.
+/// Announces a worker. The echo after it is sent to get an answer.
 pub(super) fn greeting(queue: &str) -> Vec<u8> {
     let mut greeting = vec![];
     put(&mut greeting, CAN_DO, &[queue.as_bytes()], 0);

@@ -14,7 +14,8 @@ const TTR_MS: u64 = 60_000;
 const TTL_MS: u64 = 3_600_000;
 /// Answer lines of the text protocols are far shorter; a longer one is not an answer of theirs.
 const LINE_BYTES_MAX: usize = 512;
-/// No payload of the load is longer; a larger size is a lie that would only fill memory.
+/// The longest payload of the load; a larger size in an answer is wrong, and would only fill
+/// memory.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Which protocol a server speaks.
@@ -52,10 +53,10 @@ pub(crate) enum Answer<'a> {
     Refused(&'a [u8]),
 }
 
-/// Bytes that are no answer of the protocol.
+/// Why bytes are not an answer of the protocol.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum WireError {
-    /// No line end within the longest line there is.
+    /// There is no line end within the longest line allowed.
     #[error("an answer line goes on for over {LINE_BYTES_MAX} bytes")]
     LineTooLong,
     /// A line that means nothing in this protocol.
@@ -196,7 +197,7 @@ fn size(field: Option<&[u8]>, line: &[u8]) -> Result<usize, WireError> {
 }
 
 fn decode_workq(input: &[u8]) -> Decoded<'_> {
-    // Nearly every answer is this one, so it is looked at first.
+    // Nearly every answer is this one, so it is checked first.
     if input.starts_with(b"+OK\r\n") {
         return Ok(Some((Answer::Ok, 5)));
     }

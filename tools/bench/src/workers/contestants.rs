@@ -1,13 +1,14 @@
-//! Who takes part: how its jobs are submitted, how its worker is started, and what it is judged by.
+//! The contestants: how jobs are submitted to each, how its worker is started, and what it is
+//! judged by.
 
 use crate::suite::Bound::{self, AtLeast};
 
 /// The queue of ours.
 pub(super) const QUEUE: &str = "bench";
-/// Stands for the address of the server in the words of a command.
+/// The placeholder for the server's address in a command.
 pub(super) const URL: &str = "URL";
 
-/// What the programs are, by the names that they call each other.
+/// The scripts, by the names by which they refer to each other.
 pub(super) const SCRIPTS: [(&str, &str); 5] = [
     ("spindle_tasks.py", include_str!("spindle_tasks.py")),
     ("celery_tasks.py", include_str!("celery_tasks.py")),
@@ -46,7 +47,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// Where it is among the libraries; none if it is looked for as a shell does.
+    /// Its path among the libraries; `None` if it is searched for in the `PATH`.
     pub(super) fn place(self) -> Option<&'static str> {
         match self {
             Self::Python => Some("python-client/bin/python"),
@@ -64,10 +65,10 @@ pub(crate) struct Contestant {
     /// For people.
     pub(crate) name: &'static str,
     pub(super) backend: Backend,
-    /// What submits jobs, when told which and how.
+    /// The program that submits jobs; it is told which and how.
     pub(super) submit: (Program, &'static [&'static str]),
     pub(super) work: (Program, &'static [&'static str]),
-    /// It gets one of so many jobs, because it is that much slower.
+    /// It gets one in this many of the jobs, because it is that much slower.
     pub(super) share: u64,
 }
 
@@ -83,7 +84,7 @@ impl Language {
         }
     }
 
-    /// Who is compared with whom.
+    /// The pairs that are compared.
     pub(crate) fn pairs(self) -> &'static [Pair] {
         match self {
             Self::Python => PYTHON_PAIRS,
@@ -120,7 +121,7 @@ const fn rq(name: &'static str, words: &'static [&'static str], share: u64) -> C
     Contestant { name, backend, submit, work: (Program::Rq, words), share }
 }
 
-/// The first of each are as they are without flags.
+/// The first contestant of each library runs without flags.
 const PYTHON: &[Contestant] = &[
     spindle_python(
         "spindle, 8 threads (default)",
@@ -155,7 +156,7 @@ const fn bullmq(name: &'static str, words: &'static [&'static str]) -> Contestan
     Contestant { name, backend, submit, work: (Program::Node, words), share: 1 }
 }
 
-/// The first of each are as they are without options.
+/// The first contestant of each library runs without options.
 const NODE: &[Contestant] = &[
     spindle_node("spindle, one at a time (default)", &["spindle.mjs", "worker"]),
     bullmq("bullmq, one at a time (default)", &["bullmq.mjs", "worker"]),

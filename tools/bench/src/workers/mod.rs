@@ -2,7 +2,8 @@
 //!
 //! Each runs one process of its own, as its manual says, on a server of its own: ours is durable,
 //! Redis keeps its defaults. A task appends its number to a file, so that a job that did not run,
-//! or ran twice, is seen, and all contestants are timed alike: from the first line to the last.
+//! or ran twice, is noticed, and all contestants are timed in the same way: from the first line to
+//! the last.
 
 mod contestants;
 
@@ -30,9 +31,9 @@ use tempfile::TempDir;
 /// A number of eight digits and the end of its line.
 const NOTE_BYTES: u64 = 9;
 const POLL_PAUSE: Duration = Duration::from_millis(1);
-/// A worker that has done nothing for so long hangs.
+/// A worker that has done nothing for this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What ours, and only ours, reads.
+/// The variable that only our libraries read.
 const SPINDLE_URL: &str = "SPINDLE_URL";
 const REDIS_URL: &str = "BENCH_REDIS";
 /// The file that tasks write to.
@@ -94,7 +95,7 @@ impl<'a> Site<'a> {
         Ok(Self { spindle, redis, libraries, dir })
     }
 
-    /// Has a contestant do so many jobs, or the share of them that it gets, on a fresh server.
+    /// Has a contestant do `jobs` jobs, or its share of them, on a fresh server.
     pub(crate) fn measure(&self, one: &Contestant, feed: Feed, jobs: u64) -> Result<Figures> {
         let jobs = (jobs / one.share).max(2);
         let backend = self.start(one.backend)?;
@@ -158,7 +159,7 @@ impl Started {
         }
     }
 
-    /// Once the worker has ended, no job is left in Spindle, and none is leased.
+    /// Checks that, once the worker has ended, no job is left in Spindle, and none is leased.
     fn account(&self) -> Result<()> {
         let Self::Spindle(running) = self else { return Ok(()) };
         let mut client = HttpClient::connect(running.address)?;
@@ -203,8 +204,8 @@ impl Stage<'_> {
         Ok(rate_per_s)
     }
 
-    /// From the first to the last of these jobs, of which the first is this number. The first look
-    /// may see several.
+    /// The rate from the first to the last of these jobs, where `first` jobs ran before. The first
+    /// check may see several.
     fn rate_per_s(&self, worker: &Group, first: u64, jobs: u64) -> Result<f64> {
         let seen = self.wait_for(worker, first + 1)?;
         let began = Instant::now();
@@ -264,14 +265,14 @@ impl Stage<'_> {
     }
 }
 
-/// Whether a worker that was told to end may end like this. Ours ends in order. One of another library
-/// may trip over the signal, as RQ's does when it comes while the end of the last job is on its way to
-/// Redis: all that is measured has happened by then.
+/// Whether a worker that was told to end may end like this. Ours ends in order. A worker of another
+/// library may fail because of the signal, as RQ's does if the signal comes while the end of the
+/// last job is on its way to Redis; everything that is measured has happened by then.
 fn may_end(backend: Backend, status: ExitStatus) -> bool {
     backend == Backend::Redis || status.success()
 }
 
-/// Whether the notes have each job, of as many as there are, once.
+/// Checks that the notes have each of the jobs once.
 fn ran_once(notes: &str, jobs: u64) -> Result<()> {
     let numbers: Vec<u64> =
         notes.lines().map(str::parse).collect::<Result<_, _>>().context("a torn note")?;

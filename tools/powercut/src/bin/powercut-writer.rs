@@ -21,7 +21,7 @@ fn write_at(path: &str, offset: &str, text: &str) -> io::Result<()> {
     write_to(path)?.write_all_at(text.as_bytes(), offset)
 }
 
-/// Is content with this error only.
+/// Accepts this error only.
 fn fails<T: Debug>(wanted: i32, outcome: io::Result<T>) -> io::Result<()> {
     match outcome {
         Err(error) if error.raw_os_error() == Some(wanted) => Ok(()),

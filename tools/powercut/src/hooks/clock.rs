@@ -3,7 +3,7 @@
 use super::*;
 
 fn seconds_off() -> i64 {
-    // A look at the file of the clock opens it, and that is no call of the process.
+    // Reading the clock file opens it, and that must not count as a call of the process.
     let Some(entered) = enter() else { return 0 };
     let (seconds, is_set) = entered.troubles().clock_seconds();
     if is_set {

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Makes the real call, and notes what it did if it did not fail and the file is a watched one.
-/// The shadow stays locked meanwhile, so that no other call of this process changes the file or
-/// its offset between the call and the look at it.
+/// The shadow stays locked meanwhile, so that no other call of this process changes the file or its
+/// offset between the call and the check.
 fn noted(
     fd: c_int,
     real: impl FnOnce() -> c_long,
@@ -30,8 +30,8 @@ fn room(fd: c_int, offset: Option<off_t>) -> usize {
     usize::try_from(size - from).unwrap_or_default()
 }
 
-/// How much of a write of `len` bytes the disk takes: nothing, with an error, if what the file has is not writable, or
-/// if there is no room for more.
+/// How much of a write of `len` bytes the disk accepts: nothing, with an error, if the existing
+/// bytes are not writable, or if there is no room for more.
 fn taken(fd: c_int, offset: Option<off_t>, len: size_t) -> Result<size_t, c_int> {
     let Some(entered) = enter() else { return Ok(len) };
     if entered.watches(fd).is_none() {
@@ -100,14 +100,14 @@ fn fallocate_noted(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
     if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
         refuse(fd, "fallocate with a mode");
     }
-    // With FALLOC_FL_KEEP_SIZE, too: it asks for room.
+    // This applies with FALLOC_FL_KEEP_SIZE too, because the call still asks for room.
     if is_too_long(fd, at + len) {
         return fail(libc::ENOSPC);
     }
     resize_noted(fd, || system_call!(libc::SYS_fallocate, fd, mode, at, len))
 }
 
-/// Whether the disk is broken for this file: then what was written to it since its last sync is
+/// Whether the disk is broken for this file. If so, the bytes written to it since its last sync are
 /// lost.
 fn sync_breaks(fd: c_int) -> bool {
     let Some(entered) = enter() else { return false };

@@ -1,4 +1,4 @@
-//! Who may do what, once more and plainly: `docs/security.md`.
+//! The access rules of `docs/security.md`, written once more and as plainly as possible.
 
 use std::slice::from_ref;
 
@@ -11,17 +11,17 @@ use super::Model;
 /// An entry of the tokens file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Person {
-    /// What the entry is called. The token itself, too.
+    /// The name of the entry, which is also its token.
     pub name: &'static str,
     /// As the entry has them.
     pub roles: Vec<Role>,
     /// Of queues; `*` alone is all of them.
     pub patterns: Vec<&'static str>,
-    /// From when on it is good for nothing.
+    /// When it expires.
     pub expires_ms: Option<u64>,
 }
 
-/// What somebody presents.
+/// The token that a caller presents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presented<'a> {
     /// No token.
@@ -67,7 +67,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 impl Model {
-    /// Whether somebody may do what needs this role.
+    /// Whether a caller may do something that needs this role.
     pub fn allows(
         &self,
         who: Presented<'_>,

@@ -271,7 +271,7 @@ impl Model {
     fn apply_release(&mut self, claim: Claim, cause: Cause, now_ms: u64) {
         let id = claim.id().0;
         if cause == Cause::Undone {
-            // It never happened: its history has nothing of it.
+            // The attempt is treated as if it never happened, so the history does not have it.
             let job = self.revise(id);
             job.lease = None;
             job.attempts -= 1;
@@ -281,7 +281,7 @@ impl Model {
         }
     }
 
-    /// All at one instant: no order among those that go to the tail.
+    /// All at one instant: the jobs that go to the tail have no order among each other.
     fn apply_holder_gone(&mut self, holder: u64, now_ms: u64) {
         let mut tail = None;
         self.tie();

@@ -5,7 +5,8 @@ use spindle_core::audit::{Action, Actor, AuditEntry};
 
 use super::Model;
 
-/// What is compared of an entry: all but the text for people, which is the engine's.
+/// The parts of an entry that are compared: all but the text for people, which only the engine
+/// makes.
 type Compared<'a> = (u64, u64, &'a Option<Actor>, i32, Option<u64>, Option<&'a [u8]>, Option<u64>);
 
 impl Model {

@@ -14,7 +14,7 @@ use super::fair::{key_of, plain_rank};
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     job: &'a JobImage,
-    /// Nothing is in its way. Else a job may be that became ready at the same instant.
+    /// Nothing is in its way. If false, a job that became ready at the same instant may come first.
     certain: bool,
 }
 
@@ -69,8 +69,8 @@ impl Model {
         best_by(firsts.collect(), |job| self.turn(job))
     }
 
-    /// Ready jobs of a queue that are matched, as far as no job that is not comes before them:
-    /// those of equal labels and size class keep their order.
+    /// Matched ready jobs of a queue that no unmatched job comes before: jobs of equal labels and
+    /// size class keep their order.
     fn not_behind_unmatched(&self, queue: &[u8]) -> Vec<Candidate<'_>> {
         let ready = |job: &&JobImage| job.queue == queue && job.status() == Status::Ready;
         let ready: Vec<&JobImage> = self.jobs().filter(ready).collect();
@@ -96,8 +96,8 @@ fn is_large(job: &JobImage) -> bool {
     job.payload.as_ref().is_some_and(|payload| payload.len > LARGE_PAYLOAD_BYTES)
 }
 
-/// Each queue gives one of its candidates, which may be any of them, and the best of these is
-/// leased: whatever no other queue surely beats.
+/// Each queue offers one of its candidates, which may be any of them, and the best of these is
+/// leased. So any candidate is possible that no other queue certainly beats.
 fn best_of_queues<'a, R: Ord>(
     queues: &[Vec<Candidate<'a>>],
     rank: impl Fn(&JobImage) -> R,

@@ -1,4 +1,4 @@
-//! Holding the model against a state of the core.
+//! Comparing the model with a state of the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +128,7 @@ impl Model {
             let rank = |id: &u64| self.job(JobId(*id)).map(|job| self.rank(job));
             let (mut ready, mut expected) = (ready, expected);
             if self.is_fair(name) {
-                // Leases tell the order of turns.
+                // The order of turns shows only in leases.
                 ready.sort_unstable();
                 expected.sort_unstable();
             }
@@ -168,7 +168,7 @@ impl Model {
     }
 }
 
-/// Compares what was said of attempts that ended.
+/// Compares the reports of attempts that ended.
 fn compare_ends(job: &JobImage, image: &JobImage) -> Result<(), String> {
     same(job.id, "outcome", &outcome_of(job), &outcome_of(image))?;
     same(job.id, "history", &history_of(job), &image.history.iter().collect())

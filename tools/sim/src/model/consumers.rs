@@ -1,4 +1,4 @@
-//! Those who follow the feed, as the model has them.
+//! The consumers of the feed, in the model.
 
 use spindle_core::consumer::{CONSUMER_NAME_BYTES_MAX, CONSUMERS_MAX, Consumer};
 use spindle_core::{Rejection, State};

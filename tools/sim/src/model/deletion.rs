@@ -12,7 +12,8 @@ pub(crate) fn is_deleted(job: &JobImage) -> bool {
 }
 
 impl Model {
-    /// Nothing is done to what is deleted: people hear that, others that it is not there.
+    /// Commands on a deleted job are refused: people are told that it is deleted, other callers
+    /// that it does not exist.
     pub(super) fn refuse_deleted(
         &self,
         id: JobId,
@@ -35,7 +36,8 @@ impl Model {
         })
     }
 
-    /// It waits for the time to be over in which that can be undone, in nobody's hands.
+    /// Marks the job as deleted: no worker has it, and it is kept until the deletion can no longer
+    /// be undone.
     pub(super) fn apply_deletion(&mut self, command: &Command, now_ms: u64) {
         let Command::DeleteLater { id, request, undo_ms } = *command else { return };
         let job = &self.jobs[&id.0];
@@ -56,7 +58,7 @@ impl Model {
         job.options_mut().deletion = deletion;
     }
 
-    /// It is where it was, at its old place; one that a worker had waits for the next one.
+    /// Restores the job at its old place; a job that a worker had waits for the next worker.
     pub(super) fn apply_undo(&mut self, id: JobId, now_ms: u64) {
         let Some(deletion) = self.change(id.0).options_mut().deletion.take() else { return };
         let job = &self.jobs[&id.0];

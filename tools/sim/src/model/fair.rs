@@ -1,5 +1,5 @@
-//! In which order a queue gives its ready jobs out: priority and age, waiting, and turns of keys.
-//! `docs/fairness.md` says it in words.
+//! The order in which a queue gives out its ready jobs: priority and age, waiting, and turns of
+//! keys. `docs/fairness.md` describes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +50,8 @@ impl Model {
         self.queues.get(queue).is_some_and(|queue| queue.fair.is_some())
     }
 
-    /// Whether several keys have ready jobs now that a job is leased, and whether another job that
-    /// could be leased goes before it but for their turns. Nothing, if its queue is not fair.
+    /// Whether several keys have ready jobs now that a job is leased, and whether another job would
+    /// have come first without turns. `None` if its queue is not fair.
     pub fn turn_taken(&self, id: JobId) -> Option<(bool, bool)> {
         let job = self.job(id)?;
         let keys = self.turns.get(&job.queue).filter(|_| self.is_fair(&job.queue))?.of.len();
@@ -84,7 +84,7 @@ impl Model {
         (self.turns[queue].now + TURN / u64::from(weight), nth)
     }
 
-    /// What happens until [`Model::untie`] happens in any order.
+    /// Changes until [`Model::untie`] may happen in any order.
     pub(super) fn tie(&mut self) {
         self.settle_turns();
         self.tied = None;
@@ -124,7 +124,7 @@ impl Model {
         self.place(queue, key);
     }
 
-    /// A queue orders its jobs otherwise from now on: its keys come anew.
+    /// A queue orders its jobs differently from now on, and its keys start again.
     pub(super) fn reorder(&mut self, queue: &Bytes) {
         self.settle_turns();
         self.turns.remove(queue);
@@ -132,7 +132,7 @@ impl Model {
         self.untie();
     }
 
-    /// A server begins: all keys come anew, in the order of their first jobs.
+    /// A server starts: all keys start again, in the order of their first jobs.
     pub(super) fn begin_rounds(&mut self) {
         self.settle_turns();
         for queue in self.turns.keys().cloned().collect::<Vec<_>>() {

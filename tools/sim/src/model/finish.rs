@@ -41,8 +41,8 @@ impl Model {
         self.wait_again(id, false, wait_ms, now_ms);
     }
 
-    /// Waits again, at its old place or at the tail: never before the time it may run, and a parked
-    /// job stays parked.
+    /// A job waits again, at its old place or at the tail; never before the time it may run, and a
+    /// parked job stays parked.
     fn wait_again(&mut self, id: u64, tail: bool, wait_ms: u64, now_ms: u64) {
         let order = self.jobs[&id].order;
         let waits_anew = tail && order != 0 && self.ages(&self.jobs[&id].queue);
@@ -60,7 +60,7 @@ impl Model {
         job.status = waiting(job.status() == Status::Parked, blocked, run_at_ms.is_some()) as i32;
     }
 
-    /// A job whose maximum was lowered while it waited: leased once more it would pass it.
+    /// Whether a job's maximum was lowered while it waited, so that one more lease would exceed it.
     pub fn is_spent(&self, id: JobId) -> bool {
         self.job(id).is_some_and(|job| {
             let max = self.tries(job).attempts_max;
@@ -161,8 +161,8 @@ impl Model {
             (Some(kept), Some(expires)) => Some(kept.min(expires)),
             (kept, expires) => kept.or(expires),
         };
-        // A job that was to go before it ended, while no server ran, is due at once: the core keeps
-        // only the second in which it ended.
+        // A job that should have gone before it ended, while no server ran, is due at once: the
+        // core stores only the second in which it ended.
         job.kept_until_ms = until_ms.map(|until| until.max(now_ms / 1000 * 1000));
         job.outcome = outcome.map(Box::new);
         if job.options().drop_result
@@ -204,8 +204,8 @@ fn texts_kept(outcome: &Outcome, by_lightjq: bool) -> Option<Words> {
     (words != Words::default()).then_some(words)
 }
 
-/// At most `max` bytes, cut where a letter begins. Where none begins nearby it is no text, and is
-/// cut anywhere.
+/// At most `max` bytes, cut at the beginning of a letter. If none begins nearby the bytes are not
+/// text, and are cut anywhere.
 fn beginning(text: &Bytes, max: usize) -> Bytes {
     let begins_letter = |at: &usize| text.get(*at).is_none_or(|byte| !(0x80..0xc0).contains(byte));
     let end = (max - 3..=max).rev().find(begins_letter).unwrap_or(max);

@@ -29,7 +29,7 @@ impl Model {
         })
     }
 
-    /// Whom a new job waits for.
+    /// The jobs that a new job waits for.
     pub(super) fn after(&self, submit: &Submit) -> Option<Box<After>> {
         let mut jobs: Vec<u64> = submit.after.iter().map(|id| id.0).collect();
         jobs.sort_unstable();
@@ -56,7 +56,7 @@ impl Model {
             .iter()
             .copied()
             .filter(|other| self.stands(*other) == Stands::Open)
-            // Nobody waits for what waits for him.
+            // A job does not wait for one that waits for it.
             .filter(|other| !self.leads_to(*other, id, batch))
             .collect();
         let job = self.change(id);
@@ -103,7 +103,7 @@ impl Model {
         any
     }
 
-    /// Which of those that a job waits for it waits for no more, and which of them cancels it.
+    /// Which jobs a job no longer has to wait for, and which of them cancels it.
     fn ended_for(&self, options: &spindle_core::job::JobOptions) -> (Vec<u64>, Option<u64>) {
         let on_dead = options.after.as_ref().map_or(OnDead::Cancel, |after| after.on_dead());
         let has_ended = |id: &u64| match self.stands(*id) {

@@ -62,8 +62,9 @@ impl Model {
         }
     }
 
-    /// Whether one more value of a constraint's field has no room: certainly, and possibly. A value
-    /// takes room while an unfinished job has it, and may do so until its bucket is full again.
+    /// Whether there is no room for one more value of a constraint's field: certainly, and
+    /// possibly. A value takes room while an unfinished job has it, and may do so until its bucket
+    /// is full again.
     pub(crate) fn has_too_many_values(&self, label: Label) -> (bool, bool) {
         if !self.rules.contains_key(&label.constraint) {
             return (false, false);
@@ -79,8 +80,8 @@ impl Model {
         (must, !must && all.len() >= max && !sure.contains(&label))
     }
 
-    /// A changed rule begins with what is left, except where the old one had no more to give. Half
-    /// a token stays half a token.
+    /// A changed rule begins with the tokens that are left, unless the old rule had none left to
+    /// give. Half a token stays half a token.
     pub(crate) fn keep_what_is_left(
         &mut self,
         before: &Constraint,

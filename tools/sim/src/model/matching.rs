@@ -25,8 +25,8 @@ impl Model {
         labels
     }
 
-    /// Whether a job is older than a constraint that lets none start, has not been labelled since,
-    /// and is in a queue that the constraint takes.
+    /// Whether a job is older than a constraint that lets no job start, has not been labelled
+    /// since, and is in a queue that the constraint covers.
     pub fn is_unmatched(&self, job: &JobImage) -> bool {
         self.stops.iter().any(|(number, (below, put))| {
             let (revision, labelled) = self.relabelled;

@@ -1,9 +1,9 @@
-//! The rules once more, written apart from the core and as plainly as possible: every question
+//! The rules, written a second time, apart from the core and as plainly as possible: every question
 //! scans all jobs. It is slow on purpose; where it and the core differ, one of them is wrong.
 //!
 //! [`Model::refusals`] says why a command may be refused, [`Model::lease_choices`] which jobs a
 //! lease may get, [`Model::apply`] what a command changes, [`Model::tick`] what time changes, and
-//! [`Model::compare`] holds all of it against a state of the core.
+//! [`Model::compare`] compares all of it with a state of the core.
 
 mod access;
 mod apply;
@@ -58,7 +58,7 @@ pub struct Model {
     /// None when the engine gives the ids.
     pub(crate) ids_until: Option<u64>,
     pub(crate) next_constraint: u32,
-    /// Which set of constraints labels have to be made with.
+    /// The revision of the constraints that labels have to be made with.
     pub(crate) constraints_revision: u64,
     /// Up to which revision, and below which number, jobs were labelled anew.
     pub(crate) relabelled: (u64, u64),
@@ -76,10 +76,10 @@ pub struct Model {
     pub(crate) were_done: BTreeSet<u64>,
     /// The latest time that the log knows: it never goes back.
     pub(crate) latest_ms: u64,
-    /// The clock is not believed: nothing goes because its time is over.
+    /// The clock is not trusted: nothing is removed because its time is over.
     pub(crate) holds_expiry: bool,
     pub(crate) defaults: Defaults,
-    /// Who follows the feed, and when each has moved: the number of the move, and where to.
+    /// The consumers of the feed, and the newest move of each: its number, and where to.
     consumers: BTreeMap<Bytes, consumers::Moved>,
     /// Which shard the log is, and where queues are that were moved.
     pub(crate) moved: places::Moved,
@@ -146,7 +146,7 @@ impl Model {
         self.ids_until.unwrap_or(u64::MAX)
     }
 
-    /// The engine gives the ids: any that is not in use is good.
+    /// The engine chooses the ids from now on: any that is not in use is correct.
     pub fn leave_ids(&mut self) {
         self.ids_until = None;
     }
@@ -166,7 +166,7 @@ impl Model {
         }
     }
 
-    /// Who has a key, if it is taken. The keys of what is deleted are free.
+    /// The job that holds a key, if it is taken. The keys of deleted jobs are free.
     pub fn key_holder(&self, key: &Key) -> Option<JobId> {
         let holds = |job: &&JobImage| {
             !deletion::is_deleted(job)

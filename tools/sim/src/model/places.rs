@@ -11,7 +11,7 @@ use spindle_core::{Rejection, State};
 use super::Model;
 use super::refuse::Refusals;
 
-/// What the log has of places.
+/// The log's records of places.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Which shard the log is.
@@ -42,8 +42,8 @@ impl Moved {
 }
 
 impl Model {
-    /// The shard that a queue's new jobs go to, if they are not taken here. `is_bound`: what comes belongs to
-    /// something that is here.
+    /// The shard that a queue's new jobs go to, if they are not taken here. `is_bound`: the new job
+    /// belongs to something that is here.
     fn taken_by(&self, queue: &[u8], is_bound: bool) -> Option<u8> {
         let moved = &self.moved;
         let there = match moved.known.get(queue) {

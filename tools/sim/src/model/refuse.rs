@@ -31,7 +31,7 @@ impl Refusals {
         !(self.must.is_empty() && self.may.is_empty())
     }
 
-    /// Whether this is a reason that there is.
+    /// Whether this reason certainly applies.
     pub(super) fn must_be(&self, rejection: &Rejection) -> bool {
         self.must.contains(rejection)
     }

@@ -1,5 +1,5 @@
-//! Schedules: `docs/schedules.md` once more. The model reads no cron: its schedules have times that
-//! come again after so many seconds, in UTC.
+//! The rules of `docs/schedules.md`, written once more. The model does not read cron: its schedules
+//! have times at fixed intervals, in UTC.
 
 use spindle_core::command::{FireSchedule, Occasion, SetSchedule, Submit};
 use spindle_core::job::Cause;
@@ -17,7 +17,7 @@ pub const EXPRESSIONS: [(&str, u64); 5] = [
     ("every 400s", 400_000),
     ("@hourly", 3_600_000),
 ];
-/// What is due by longer is missed.
+/// A time that has been due for longer than this is missed.
 const LATE_MS: u64 = 60_000;
 
 /// A schedule, and how far it has come.
@@ -151,7 +151,7 @@ impl Model {
         model
     }
 
-    /// What comes of a time, if its job is accepted, and which job ends for that.
+    /// The outcome of a time if its job is accepted, and which job is ended for it.
     fn outcome_of(
         &self,
         it: &Scheduled,
@@ -196,8 +196,8 @@ impl Model {
         self.schedules.remove(name);
     }
 
-    /// A time has come: the job and the step of the schedule. `told` is what the engine says came
-    /// of it; it has to be right.
+    /// A time has come: applies the job and the step of the schedule. `told` is the outcome that
+    /// the engine reports; it has to be right.
     pub fn apply_firing(
         &mut self,
         fire: &FireSchedule,

@@ -9,7 +9,7 @@ use spindle_core::{JobImage, Status};
 use super::Model;
 
 impl Model {
-    /// Everything that is due by now happens, and what is kept too many goes.
+    /// Everything that is due by now happens, and surplus finished jobs go.
     pub fn tick(&mut self, now_ms: u64, hold_expiry: bool) {
         let held = std::mem::replace(&mut self.holds_expiry, hold_expiry);
         loop {
@@ -88,7 +88,8 @@ impl Model {
         any
     }
 
-    /// The clock was set forward. No worker has used that time up, so leases keep what they had left.
+    /// The clock was set forward. Workers did not have that time, so leases keep what they had
+    /// left.
     pub fn set_forward(&mut self, before_ms: u64, now_ms: u64) {
         let leased = self.jobs().filter(|job| job.lease.is_some()).map(|job| job.id);
         for id in leased.collect::<Vec<_>>() {
@@ -102,8 +103,8 @@ impl Model {
         }
     }
 
-    /// Queues keep as many finished jobs as they may, and the server as many as it may: those that
-    /// ended last. Of those that are too many, these go that may. Whether any went.
+    /// Queues and the server keep the finished jobs that ended last, each up to its limit. Of the
+    /// surplus ones, those that `may_go` allows go. Returns whether any went.
     pub fn drop_surplus(&mut self, may_go: impl Fn(u64) -> bool) -> bool {
         let before = self.jobs.len();
         let mut oldest: Vec<(u64, u64)> = self

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spindle_core::{JobId, Status};
 
-/// What is known of a job by answers that have left.
+/// What clients know of a job from answers that have left.
 #[derive(Clone, Copy, Default)]
 struct Told {
     /// In which queue it was put: each job has one of its own, so the queue says which job it is.
@@ -35,7 +35,7 @@ pub enum Asked {
 pub struct Answer {
     pub asked: Asked,
     pub gate: spindle_engine::Gate,
-    /// So many things had been told when it was asked for.
+    /// How many things had been told when it was asked for.
     pub since: u64,
 }
 
@@ -105,7 +105,7 @@ impl Clients {
         Ok(())
     }
 
-    /// What was told is in a state that a node has folded.
+    /// Checks that a state that a node has folded has everything that was told.
     pub fn check_all(
         &self,
         look: impl Fn(JobId) -> Option<(Option<u64>, Status)>,

@@ -1,9 +1,9 @@
 //! Several nodes on one shared log: leaders that sleep, are cut off and are deposed, appends of two writers, lost and
 //! late acknowledgements. Clients keep account of what they were told.
 //!
-//! Everybody who asks is answered by whoever believes to lead, if the engine lets the answer go
-//! ([`Engine::released`]). What must hold: an answer is true of all that was told before it was asked for, whichever
-//! node told it; and every node that takes over has folded all of it.
+//! Every request is answered by a node that believes it leads, if the engine lets the answer go
+//! ([`Engine::released`]). Two rules must hold: an answer agrees with everything that any node told
+//! before the request; and every node that takes over has folded all of that.
 
 mod clients;
 mod wire;
@@ -50,11 +50,11 @@ pub fn run(seed: u64, planted: Planted, trace: bool) -> Result<Counts, String> {
     Ok(world.counts)
 }
 
-/// A node. Its clock goes on whatever it does.
+/// A node. Its clock always goes on.
 struct Node {
     clock: Arc<ManualClock>,
     lead: Option<Lead>,
-    /// It is stopped for so many steps.
+    /// For how many more steps it is stopped.
     sleeps: u64,
     /// How far it has read the log while it follows.
     folded: usize,
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// A node asks the log to lead, whatever others do.
+    /// A node campaigns at the log, whatever the others do.
     fn take_over(&mut self, at: usize) -> Result<&'static str, String> {
         self.nodes[at].lead = None;
         let wire = self.sea.open();
@@ -160,8 +160,8 @@ impl World {
         }
     }
 
-    /// What a node that has won the log has folded is all that was told; and nothing that stands behind the epoch
-    /// record of somebody else than its writer.
+    /// Checks that a node that has won the log has folded everything that was told, and no record
+    /// that follows the epoch record of another node than its writer.
     fn check_state(&mut self, at: usize) -> Result<(), String> {
         let Some(lead) = &self.nodes[at].lead else { return Ok(()) };
         let is_in = |id| look(&lead.engine, id).without_waiting("the judge looks");
@@ -202,7 +202,7 @@ impl World {
         }
         let is_lost = lead.engine.take_ack_once() == Committed::Unknown;
         if is_lost && self.rng.random_ratio(1, 3) {
-            // What keeps answers away keeps a node from other things, too.
+            // A cause that delays answers delays the node's other work, too.
             self.nodes[at].sleeps = self.rng.random_range(100..400);
             return "loses an answer, and stops";
         }
@@ -229,7 +229,7 @@ impl World {
 
     fn ask(&mut self, at: usize) -> Result<&'static str, String> {
         let known = self.clients.known();
-        // Of the newest jobs one is not so sure.
+        // The newest jobs are the least certain ones.
         let newest = &known[known.len().saturating_sub(8)..];
         let one = (!newest.is_empty()).then(|| newest[self.rng.random_range(0..newest.len())]);
         let what = self.rng.random_range(0..5);

@@ -1,8 +1,9 @@
 //! A log that nodes share, at the other end of a network that delays, reorders and loses.
 //!
-//! Time passes for a record on its way only when the simulator says so: it lets single records arrive
-//! ([`Sea::arrive`]) and has answers taken that are there, or given up. But a node that asks to lead waits for the
-//! answer of its epoch record: then the network moves and time passes until there is one.
+//! Time passes for a record on its way only when the simulator says so: it lets single records
+//! arrive ([`Sea::arrive`]), and has answers taken that have come, or given up. But a node that
+//! asks to lead waits for the answer of its epoch record: then the network moves and time passes
+//! until there is one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ use spindle_testkit::ManualClock;
 const RECORD_BYTES_MAX: u32 = 64 * 1024;
 /// Records on their way.
 pub const PLACES: usize = 4;
-/// Of a thousand records, so many never arrive.
+/// How many of a thousand records never arrive.
 const LOST: u32 = 30;
-/// Of a thousand that arrive, so many overtake others.
+/// How many of a thousand arriving records overtake others.
 const OVERTAKES: u32 = 200;
-/// What passes while a record is waited for, at most.
+/// The most time that passes in one step while a record is waited for.
 const STEP_MS: u64 = 40;
 
 /// The log, and all that is on its way to it.
@@ -47,12 +48,12 @@ struct Letter {
     link: Arc<Mutex<Link>>,
 }
 
-/// What the log says of a record that has arrived.
+/// The log's answer to a record that has arrived.
 #[derive(Clone)]
 enum Reply {
     Stands,
     Other(Record),
-    /// What comes before it is not there.
+    /// The record in front of it has not arrived.
     Early,
 }
 
@@ -112,7 +113,7 @@ impl State {
         letter.link.lock().hear(letter.at, letter.attempt, reply);
     }
 
-    /// What names the end is taken, whoever has sent it.
+    /// A record that names the end is accepted, whoever sent it.
     fn take(&mut self, at: Position, record: &Record) -> Reply {
         if at == self.end() {
             self.records.push(record.clone());
@@ -127,7 +128,7 @@ impl State {
     fn pass(&mut self, most_ms: u64) {
         let ms = self.rng.random_range(0..=most_ms);
         for clock in &self.clocks {
-            // Within what two machines' clocks may differ by.
+            // Within the difference that two machines' clocks may have.
             clock.advance(ms * self.rng.random_range(990..=1000) / 1000);
         }
     }
@@ -159,7 +160,7 @@ struct Waiting {
     reply: Option<Reply>,
 }
 
-/// What stands before the records that wait.
+/// The outcome of what is in front of the records that wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Unknown(Position),

@@ -9,13 +9,13 @@ use super::lead::Placement;
 
 /// After a silence of so long a follower wants to lead. (`crates/cluster/src/election.rs` has the real ones.)
 const SILENCE_MS: f64 = 800.0;
-/// Announcements come every so often: so much older the silence may be already.
+/// The interval of announcements: the silence may already be older by up to this much.
 const ANNOUNCED_EVERY_MS: f64 = 200.0;
 /// Followers take turns.
 const TURN_MS: f64 = 150.0;
 /// And wait at random for up to this.
 const JITTER_MS: f64 = 100.0;
-/// A new leader answers when so much has passed since its epoch record was appended.
+/// A new leader answers once this much time has passed since its epoch record was appended.
 const ANSWERS_AFTER_MS: f64 = 510.0;
 
 /// What it costs to take a shard over.
@@ -23,7 +23,7 @@ const ANSWERS_AFTER_MS: f64 = 510.0;
 pub struct TakingOver {
     /// How long the append of an epoch record takes, with what has to be read before it.
     pub append_ms: f64,
-    /// So many shards a node takes over at a time.
+    /// How many shards a node takes over at a time.
     pub at_a_time: usize,
 }
 
@@ -41,8 +41,8 @@ pub struct Outage {
 
 /// What follows when a node dies, at a moment that is random between two announcements.
 ///
-/// Of the shard's followers the one that leads fewest goes first, which is a proposal: today it is the order
-/// of names.
+/// Of the shard's followers, the one that leads the fewest shards goes first. That is a proposal:
+/// today they go in the order of names.
 pub fn dies(placement: &Placement, id: u64, costs: TakingOver, seed: u64) -> Outage {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let heard_ms_ago = random.random_range(0.0..ANNOUNCED_EVERY_MS);
@@ -67,8 +67,8 @@ struct Campaign {
     shard: usize,
 }
 
-/// Holds campaigns in the order in which they begin. A node that has a place free for a shard that another
-/// one leads by then leaves it.
+/// Plays campaigns in the order in which they begin. A node that is free for a shard which another
+/// node leads by then leaves it alone.
 fn held(mut campaigns: Vec<Campaign>, costs: TakingOver) -> Outage {
     campaigns.sort_by(|a, b| a.begins.total_cmp(&b.begins));
     let mut led: BTreeMap<usize, (f64, u64)> = BTreeMap::new();

@@ -26,7 +26,8 @@ pub struct Moved {
 }
 
 impl Placement {
-    /// Shards from 0 on: one after the other is led by the member that leads fewest for its weight.
+    /// Places shards from 0 on: each is led by the member that leads the fewest for its weight so
+    /// far.
     pub fn new(seed: u64, shards: u64, nodes: Vec<Node>, replicas: usize) -> Placement {
         let members: Vec<Vec<u64>> =
             (0..shards).map(|shard| members(seed, shard, &nodes, replicas)).collect();
@@ -63,7 +64,7 @@ impl Placement {
         self.counted(self.members.iter().flatten().copied())
     }
 
-    /// The members of a shard but for one that died: who leads fewest goes first.
+    /// The members of a shard without one that died; the member that leads the fewest goes first.
     pub fn in_turn(&self, members: &[u64], dead: u64) -> Vec<u64> {
         let loads = self.loads(&self.leaders);
         let mut turns: Vec<u64> = members.iter().copied().filter(|id| *id != dead).collect();
@@ -77,8 +78,8 @@ impl Placement {
         counts.into_values().collect()
     }
 
-    /// A node goes: its shards get another member, and those that it led another leader, of the members that
-    /// have them in memory.
+    /// A node leaves: its shards get another member, and those that it led get another leader, one
+    /// of the members that have them in memory.
     pub fn leave(&mut self, id: u64) -> Moved {
         let remaining = self.nodes.iter().copied().filter(|node| node.id != id).collect();
         let before = std::mem::replace(&mut self.nodes, remaining);
@@ -140,12 +141,13 @@ fn add(loads: &mut Loads, id: u64, shards: f64) {
     }
 }
 
-/// What a node leads with so many more, for its weight; a node that is not there has no room.
+/// How many shards a node would lead with `more` further ones, for its weight; a node that is not
+/// there has no room.
 fn share(loads: &Loads, id: u64, more: f64) -> f64 {
     loads.get(&id).map_or(f64::INFINITY, |(led, weight)| (led + more) / weight)
 }
 
-/// Who leads fewest for its weight; of equal ones the first.
+/// The member that leads the fewest for its weight; of equal ones the first.
 fn fewest(loads: &Loads, members: &[u64]) -> u64 {
     let by_share = |a: &&u64, b: &&u64| share(loads, **a, 0.0).total_cmp(&share(loads, **b, 0.0));
     members.iter().min_by(by_share).copied().unwrap_or_default()

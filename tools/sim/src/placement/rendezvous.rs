@@ -24,8 +24,8 @@ pub fn members(seed: u64, shard: u64, nodes: &[Node], replicas: usize) -> Vec<u6
     scores.into_iter().map(|(_, id)| id).collect()
 }
 
-/// `-weight / ln(u)` with `u` even between 0 and 1: the node with the highest score is each node as often
-/// as its weight says.
+/// `-weight / ln(u)` with `u` uniform between 0 and 1: each node has the highest score as often as
+/// its weight says.
 fn score(seed: u64, shard: u64, node: &Node) -> f64 {
     let drawn = mixed(mixed(seed ^ mixed(shard)) ^ node.id);
     // 53 bits, and never 0 or 1.

@@ -1,4 +1,4 @@
-//! All of it for one size, as text.
+//! The whole calculation for one size, as text.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl Ordered {
     }
 }
 
-/// What a size comes to.
+/// The results for one size.
 pub struct Report {
     size: Size,
     first: Ordered,
@@ -165,7 +165,7 @@ mod tests {
             seeds: 2,
         };
         let report = Report::of(size).to_string();
-        // Three members of three nodes: everybody has all, and leads a third of it.
+        // Three members of three nodes: each node has all shards, and leads a third of them.
         for row in
             ["shards led, by who leads fewest 10 10", "shards in memory 30 30", "GiB 100.00 100.00"]
         {

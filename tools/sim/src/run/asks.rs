@@ -1,4 +1,4 @@
-//! Commands to the engine, and whether its answers are those of the model.
+//! Gives commands to the engine, and checks that its answers are those of the model.
 
 use bytes::Bytes;
 use rand::Rng;
@@ -17,14 +17,14 @@ use super::{Judged, Run, seen};
 
 impl Run {
     pub(super) fn ask(&mut self, command: &Command) -> Judged {
-        // Nobody asks for these two: they happen to connections.
+        // No client asks for these two: they follow from connections.
         let undone = matches!(command, Command::Release { cause: Cause::Undone, .. });
         let asked = !undone && !matches!(command, Command::HolderGone { .. });
         if asked && !(self.is_admitted()? && self.is_allowed(command)?) {
             return Ok(());
         }
         match command {
-            // The engine does these itself.
+            // The engine gives these commands itself.
             Command::Compact(_)
             | Command::SetState { page: Some(_), .. }
             | Command::AddEvent { page: Some(_), .. }
@@ -45,7 +45,7 @@ impl Run {
                 // A client asks again at once, or another one submits the same in the background.
                 if self.rng.random_ratio(1, 6) {
                     self.take_deliveries()?;
-                    // It may wait for what will not be done any more.
+                    // It may wait for something that will not happen any more.
                     self.happen_what_is_due()?;
                     submit.foreground &= self.rng.random_ratio(1, 2);
                     self.submit_somehow(&submit, joins)?;
@@ -196,7 +196,8 @@ impl Run {
         }
         submit.id = self.unused_id(last);
         submit.payload.len = u32::try_from(len).expect("it is short");
-        // Places are the engine's own: the model keeps what the bytes were made from instead.
+        // Only the engine knows places; the model keeps the salt that the bytes were made from
+        // instead.
         submit.payload.position = salt;
         let answer = match reply {
             Ok(answer) => answer,
@@ -234,7 +235,7 @@ impl Run {
         Ok(Some(id))
     }
 
-    /// A number that nothing has: of a job that is refused, nobody hears which it would have had.
+    /// A number that is not in use, for a refused job, whose number is never told.
     fn unused_id(&self, last: JobId) -> JobId {
         let batches = self.model.batches().map(|batch| batch.opened.id);
         JobId(batches.chain([last]).max().map_or(1, |id| id.0.max(1)) + 1)
@@ -305,8 +306,8 @@ impl Run {
         Err(format!("nothing was leased, and should be one of {choices:?}"))
     }
 
-    /// Ready jobs without tries left that a lease met are dead by now, in the engine as in the
-    /// model.
+    /// Ready jobs without tries left that a lease came upon are dead by now, in the engine as in
+    /// the model.
     pub(super) fn end_spent(&mut self) -> Judged {
         let tried = |job: &&JobImage| job.status() == Status::Ready && job.attempts > 0;
         let tried: Vec<JobId> = self.model.jobs().filter(tried).map(|job| JobId(job.id)).collect();
@@ -331,7 +332,7 @@ impl Run {
         let now_ms = self.server.now_ms();
         let (mut choices, _) = self.model.lease_choices(lease, now_ms);
         if !choices.contains(&given.id) && self.finished() > known {
-            // It waited for a spent job, and has gone on in the tick that ended that one.
+            // It waited for a spent job, and went on in the tick that ended that job.
             self.follow_tick()?;
             (choices, _) = self.model.lease_choices(lease, now_ms);
         }

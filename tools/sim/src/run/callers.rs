@@ -1,5 +1,5 @@
-//! Who asks: connections with tokens of several roles and queues, one with a token that nobody knows, one without.
-//! As the doors do, each command is preceded by the question whether it may be done.
+//! The callers: connections with tokens of several roles and queues, one with an unknown token, one
+//! without a token. As in the doors, access is checked before each command.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,25 +20,26 @@ use super::{Judged, Run, seen};
 use crate::faults::Planted;
 use crate::model::{About, Person, Presented};
 
-/// Who has a token. The first one may do everything, or little would be done.
+/// The callers with a token. The first one may do everything; otherwise little would be done.
 const NAMES: [&str; 6] = ["root", "ops", "mailer", "watcher", "pusher", "worker"];
-/// Behind them: the connection with a token that nobody knows, and the one without.
+/// After them: the connection with an unknown token, and the one without a token.
 const NOBODY: usize = NAMES.len() + 1;
 
-/// One of so many commands is asked by somebody who may not be allowed to.
+/// One of this many commands comes from a caller that may not be allowed to give it.
 const OTHERS_EVERY: u32 = 4;
-/// The tokens file changes after so many of them, about.
+/// The tokens file changes after about this many of those.
 const CHANGES_EVERY: u32 = 40;
 
-/// Who asks.
+/// The callers, and the tokens file.
 pub(super) struct Callers {
-    /// Apart from the run's, so that who asks changes as little else as can be.
+    /// Separate from the run's generator, so that the choice of callers changes as little else as
+    /// possible.
     rng: ChaCha8Rng,
     /// What the tokens file has.
     people: Vec<Person>,
     access: Access,
     connections: Vec<Login>,
-    /// Who made the request under way.
+    /// The caller of the current request.
     asking: usize,
     faults: Faults,
 }
@@ -59,7 +60,7 @@ impl Callers {
         Callers { rng, people, access, connections, asking, faults }
     }
 
-    /// A server has started: all come again and present their tokens.
+    /// A server has started: all callers connect again and present their tokens.
     fn connect(&mut self, clock: Arc<ManualClock>) -> Judged {
         let now = move || UNIX_EPOCH + Duration::from_millis(clock.now_ms());
         let access = Access::of_tokens(tokens(&self.people)?).required(true);
@@ -68,7 +69,7 @@ impl Callers {
         self.connections = all
             .map(|token| {
                 let mut login = self.access.login(None);
-                // What comes of it is asked before each command.
+                // Whether that succeeded shows in the check before each command.
                 token.map(|token| login.present(token.as_bytes()));
                 login
             })
@@ -96,7 +97,7 @@ impl Callers {
         Ok(())
     }
 
-    /// What a door asks before it does anything.
+    /// The check that a door makes before it does anything.
     fn authorize(
         &mut self,
         who: usize,
@@ -126,7 +127,7 @@ impl Callers {
     }
 }
 
-/// The entry that somebody has from now on.
+/// The entry that a caller has from now on.
 fn person(rng: &mut impl Rng, name: &'static str, now_ms: u64) -> Person {
     const PATTERNS: [&str; 6] = ["*", "mail", "re*", "*il*", "*", "jobq"];
     let roles =
@@ -155,7 +156,7 @@ fn tokens(people: &[Person]) -> Judged<Tokens> {
     Tokens::of_text(&text)
 }
 
-/// The role that a command needs, and what it is about; none: nobody asks for it.
+/// The role that a command needs, and what it is about; `None` if no caller gives it.
 fn needs(command: &Command) -> Option<(Role, About)> {
     let of_queue = |queue: &Bytes| About::Queues(vec![queue.clone()]);
     let by_claim = |claim: &Claim| match claim {
@@ -198,12 +199,12 @@ impl Run {
         self.callers.connect(self.server.clock.clone())
     }
 
-    /// Somebody asks for a command. Whether it may be done.
+    /// A caller gives a command. Returns whether it may be done.
     pub(super) fn is_allowed(&mut self, command: &Command) -> Judged<bool> {
         needs(command).map_or(Ok(true), |(role, about)| self.may(role, &about))
     }
 
-    /// Somebody asks for what needs this role. Whether it may be done.
+    /// A caller asks for something that needs this role. Returns whether it may be done.
     pub(super) fn may(&mut self, role: Role, about: &About) -> Judged<bool> {
         let callers = &mut self.callers;
         callers.asking = 0;

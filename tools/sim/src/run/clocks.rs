@@ -1,5 +1,6 @@
-//! The machine's clock, which may be set to any time while no server runs, or while one does. Which difference to the
-//! log's time is believed is written down here once more: `docs/api.md`, "The clock".
+//! The machine's clock, which may be set to any time while no server runs, or while one does. Which
+//! difference from the log's time is accepted is written down here once more, from `docs/api.md`,
+//! "The clock".
 
 use std::sync::Arc;
 
@@ -17,27 +18,27 @@ use crate::model::About;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// Clocks that differ by no more agree.
+/// Clocks that differ by no more than this agree.
 const AGREE_MS: i64 = 5 * 60_000;
-/// As long as a server may have been away.
+/// How long a server may have been away.
 const AWAY_MS: i64 = 30 * DAY_MS;
 
-/// One of so many restarts has a clock that was set far away.
+/// One of this many restarts has a clock that was set far off.
 const FAR_EVERY: u32 = 12;
-/// One of so many steps sets the clock of a running server, or accepts it.
+/// One of this many steps sets the clock of a running server, or accepts it.
 const SET_EVERY: u32 = 60;
-/// As long as the clocks have not agreed since the start, one of so many.
+/// The same while the clocks have not agreed since the start.
 const SET_RIGHT_EVERY: u32 = 12;
 /// The last millisecond that a clock of nanoseconds can say: in the year 2554.
 const END_MS: i64 = 18_446_744_073_709;
 
-/// What the server may believe of its clock.
+/// What the server may assume about its clock.
 pub(super) struct Clocks {
-    /// Apart from the run's, so that clocks change as little else as can be.
+    /// Separate from the run's generator, so that clocks change as little else as possible.
     rng: ChaCha8Rng,
     /// The clocks have not agreed since the start.
     starting: bool,
-    /// So far behind the log a person has accepted the clock.
+    /// How far behind the log the clock was when a person accepted it.
     behind_ms: i64,
 }
 
@@ -53,8 +54,8 @@ impl Clocks {
 }
 
 impl Run {
-    /// The clock of the next server: about an hour earlier or later than that of the last one, or further away than
-    /// anybody believes.
+    /// Sets the clock of the next server: about an hour earlier or later than that of the last one,
+    /// or further off than the server accepts.
     pub(super) fn set_clock_for_start(&mut self) {
         let near = self.rng.random_range(0..2 * HOUR_MS as u64);
         let start_ms = (self.server.now_ms() + near).saturating_sub(HOUR_MS as u64);
@@ -71,13 +72,13 @@ impl Run {
                 AWAY_MS,
                 -AGREE_MS,
             ];
-            // Times that are believed end what is kept: seldom.
+            // Accepted times end what is kept, so they are rare.
             let among = if self.clocks.rng.random_ratio(1, 4) { far.len() } else { 6 };
             self.server.clock.set_wall_ahead(far[self.clocks.rng.random_range(0..among)]);
         }
     }
 
-    /// A server has started while its clock was so far ahead of the log.
+    /// A server has started with its clock this far ahead of the log.
     pub(super) fn judge_clock_at_start(&mut self, ahead_ms: i64) -> Judged {
         (self.clocks.starting, self.clocks.behind_ms) = (true, 0);
         self.counts.clocks_ahead += u64::from(ahead_ms > AWAY_MS);

@@ -75,9 +75,8 @@ impl Run {
         let (next, epoch) = (self.next_id, self.model.epoch);
         self.ended = whole && self.server.is_log_sound();
         self.crash()?;
-        // All of it was on disk: the next server goes on just there, unless one before it got as
-        // far as to reserve ids.
-        // A schedule may have fired since.
+        // All of it was on disk: the next server goes on at that id, unless an earlier start got as
+        // far as reserving ids. A schedule may have fired since.
         let next = next.filter(|_| self.model.epoch == epoch + 1);
         self.next_id = self.next_id.or(next);
         Ok(())
@@ -128,8 +127,8 @@ impl Run {
             self.counts.failed_syncs += u64::from(syncs);
             self.counts.failed_writes += u64::from(!syncs);
         }
-        // A planned error that did not come yet goes with the power only. After a failed sync the
-        // next process reads what may be on no disk: it must not believe it.
+        // A planned error that has not come yet is cleared only by a power cut. After a failed sync
+        // the next process reads bytes that may not be on disk, and must not trust them.
         let kills = powered && planned.len() == usize::from(failed);
         if kills && self.rng.random_ratio(1, if failed { 2 } else { 3 }) {
             self.counts.failed_kills += u64::from(failed);
@@ -168,7 +167,7 @@ impl Run {
             }
             self.let_rot(file, &state);
         }
-        // What is there now is there for good: the start has synced it.
+        // Everything that is there now is durable: the start has synced it.
         self.history.restart(&survived, next);
         self.model = survived;
         self.count_persisted(durable);
@@ -189,7 +188,8 @@ impl Run {
                 // Without room for its first record no server starts.
                 self.free_disk();
                 self.count_trouble();
-                // Its first records may have made it: all jobs that it ends or gives time, or some.
+                // Its first records may be there: for all jobs that it ends or gives time, or for
+                // some.
                 let mut begun = self.model.clone();
                 let (grace_ms, now_ms) = (self.server.grace_ms(), self.server.now_ms());
                 begin_epoch(&mut begun, &self.rot.dying, grace_ms, now_ms);

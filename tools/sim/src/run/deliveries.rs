@@ -7,7 +7,8 @@ use super::waits::WaitFor;
 use super::{Judged, Run, seen};
 
 impl Run {
-    /// Judges the deferred answers that came, and that nobody waits for what is there.
+    /// Judges the deferred answers that came, and checks that no caller waits for something that is
+    /// there.
     pub(super) fn take_deliveries(&mut self) -> Judged {
         for delivery in self.server.take_letters() {
             if self.trace {
@@ -18,7 +19,8 @@ impl Run {
         self.end_spent()?;
         self.check_ends_told()?;
         let now_ms = self.server.now_ms();
-        // A rate that allows a start again is due like all that time causes, and waits for room on a used-up disk.
+        // A rate that allows a start again is due like everything that time causes, and waits for
+        // room on a full disk.
         if self.server.held().due {
             return Ok(());
         }
@@ -54,7 +56,7 @@ impl Run {
             | (Answer::Ended { image, .. }, WaitFor::Watch { job })
                 if image.id == job.0 =>
             {
-                // It may have ended because a lease met it without tries left.
+                // It may have ended because a lease found it without tries left.
                 self.end_spent()?;
                 self.waits.remove(ticket);
                 self.counts.ends += u64::from(matches!(wait.request, WaitFor::Watch { .. }));

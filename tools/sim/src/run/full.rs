@@ -97,8 +97,9 @@ impl Run {
         Ok(())
     }
 
-    /// A request comes to the engine when there is room for it, as in the doors. Says whether it does:
-    /// on a full disk that has gone to the end it is refused. Nobody waits for ever.
+    /// A request reaches the engine when there is room for it, as in the doors. Returns whether it
+    /// does: on a full disk where no more room can be made it is refused. No request waits for
+    /// ever.
     pub(super) fn is_admitted(&mut self) -> Judged<bool> {
         for _ in 0..ADMISSION_STEPS_MAX {
             if self.server.is_dead() {
@@ -164,7 +165,7 @@ impl Run {
         }
     }
 
-    /// The log takes what fits into its reserve: only what does not may wait for room.
+    /// The log accepts everything that fits into its reserve; only the rest may wait for room.
     pub(super) fn judge_commit(&mut self, outcome: Committed) -> Judged {
         match outcome {
             // A segment that could not be prepared for another reason is tried again.

@@ -1,5 +1,5 @@
-//! The states that were, and the answers that revealed them: so that after a crash the checker
-//! knows which state has to be there, and whether an answer revealed more than that.
+//! Past states, and the answers that revealed them. With these the checker knows after a crash
+//! which state has to be there, and whether an answer revealed more than that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use spindle_core::{JobImage, State};
 
 use crate::model::Model;
 
-/// The model after all commands up to a number, which stand in the log below a position.
+/// The model after all commands up to a number, whose records are below a position of the log.
 #[derive(Clone, Debug)]
 struct Mark {
     number: u64,
@@ -23,9 +23,9 @@ struct Mark {
 #[derive(Clone, Debug)]
 struct Torn {
     numbers: RangeInclusive<u64>,
-    /// What the first of them went through; the last one is all of it.
+    /// The versions that the first of them went through; the last version is the complete change.
     versions: Vec<Model>,
-    /// The same of those that the model learned of later, though the engine has done them at once.
+    /// The same for changes that the model learned of later, though the engine made them at once.
     later: Vec<Model>,
 }
 
@@ -54,7 +54,7 @@ impl Survived {
         let Err(in_part) = part.compare(state, now_ms) else { return Ok(part) };
         self.later.iter_mut().for_each(Model::lose_memory);
         self.versions.append(&mut self.later);
-        // What is not in a job may be from before or after any of them.
+        // State outside of jobs may be from before or after any of them.
         let parts = self.versions.iter().rev().map(|base| base.in_part(&self.versions, state));
         let mut fitting = parts.filter(|part| part.compare(state, now_ms).is_ok());
         fitting.next().ok_or_else(|| format!("{why}; in part: {in_part}"))
@@ -69,8 +69,8 @@ struct Answered {
     what: String,
 }
 
-/// Whether the two look the same from outside. When a finished job will go is a plan that a crash
-/// may undo: the core does not know which event shortened it last.
+/// Whether the two look the same from outside. The time at which a finished job will go does not
+/// count, because a crash may undo it: the core does not know which event shortened it last.
 fn looks_the_same(before: &Rc<JobImage>, after: &Rc<JobImage>) -> bool {
     let same_plan =
         |before: &JobImage| JobImage { kept_until_ms: after.kept_until_ms, ..before.clone() };
@@ -89,7 +89,8 @@ pub struct History {
     /// The change in which each batch ended last, or went.
     batches_ended: BTreeMap<u64, u64>,
     answers: Vec<Answered>,
-    /// Where the log ended when its beginning was dropped last: what stood there had been written again by then.
+    /// Where the log ended when its beginning was last dropped: the dropped state had been written
+    /// again by then.
     trimmed_at: u64,
 }
 
@@ -112,7 +113,8 @@ impl History {
         self.trimmed_at = tail;
     }
 
-    /// A change, or none: all of it stands below `tail`. `versions` is what a change of many jobs went through.
+    /// Records a change, or none, whose records are all below `tail`. `versions` are the steps of a
+    /// change of many jobs.
     pub fn record(&mut self, before: &Model, after: &Model, versions: Vec<Model>, tail: u64) {
         self.number += 1;
         for (id, job) in &after.jobs {
@@ -143,7 +145,8 @@ impl History {
         match self.marks.back_mut() {
             Some(last) if last.tail >= tail => {
                 (last.number, last.model) = (number, model);
-                // The engine has done both at once, and the model learns of one after the other.
+                // The engine made both changes at once, and the model learns of them one after the
+                // other.
                 if let Some(more) = torn.filter(|_| is_long) {
                     match &mut last.torn {
                         None => last.torn = Some(more),
@@ -158,8 +161,8 @@ impl History {
         }
     }
 
-    /// Whether a crash may leave a part of a change that stands below this position: it went into a new record since
-    /// the last change, or that one did, into several.
+    /// Whether a crash may leave a part of a change whose records are below this position: because
+    /// it went into a new record since the last change, or the last change went into several.
     pub fn may_be_torn(&self, tail: u64) -> bool {
         self.marks.back().is_none_or(|last| last.tail < tail) || self.is_last_long()
     }
@@ -193,7 +196,8 @@ impl History {
     /// An answer leaves once `gate` is durable, and reveals the change `needs`.
     pub fn answered(&mut self, gate: u64, needs: u64, what: impl FnOnce() -> String) {
         if needs > self.durable_number(gate) {
-            // Only an answer that may leave before what it reveals can ever be taken back.
+            // Only an answer that may leave before the change it reveals is durable can be
+            // contradicted later.
             self.answers.push(Answered { gate, needs, what: what() });
         }
     }
@@ -213,8 +217,8 @@ impl History {
         }
     }
 
-    /// After a crash everything below `next` is there and nothing else: the state of that time, if
-    /// no answer whose gate was open at `durable` revealed more.
+    /// After a crash exactly the records below `next` are there. Returns the state at that point,
+    /// if no answer whose gate was open at `durable` revealed more.
     pub fn survived(&self, durable: u64, next: u64) -> Result<Survived, String> {
         let at = self.marks.iter().rposition(|mark| mark.tail <= next);
         let at = at.ok_or_else(|| format!("the log ends at {next}, which is durable since"))?;
@@ -239,8 +243,9 @@ impl History {
         }
     }
 
-    /// What stands below a position, if that is known still. Not of one where the log ended before its last trim:
-    /// something that was there then may stand behind it now, and no more below.
+    /// The state below a position, if it is still known. It is not known for a position where the
+    /// log ended before its last trim: records from below it may have been rewritten behind it
+    /// since.
     pub fn at(&self, position: u64) -> Option<Survived> {
         self.survived(0, position).ok().filter(|_| position >= self.trimmed_at)
     }

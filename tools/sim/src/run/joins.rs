@@ -13,7 +13,7 @@ use super::{Judged, Run, seen};
 /// Most watchers at once.
 const WATCHERS_MAX: usize = 60;
 
-/// A job that was logged for somebody who joined it.
+/// A job that was logged for a caller that joined it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Persisted {
     id: JobId,
@@ -113,8 +113,8 @@ impl Run {
         Ok(())
     }
 
-    /// What a crash left of jobs that were logged for those who joined them. The history has
-    /// checked that none is missing that was acknowledged.
+    /// Counts the jobs logged for joining callers that a crash left. The history has checked that
+    /// no acknowledged one is missing.
     pub(super) fn count_persisted(&mut self, durable: u64) {
         for Persisted { id, gate } in std::mem::take(&mut self.persisted) {
             let left = self.model.job(id).is_some();
@@ -167,7 +167,7 @@ impl Run {
         self.waits.iter().filter(|(_, wait)| watches(wait)).map(|(ticket, _)| ticket).collect()
     }
 
-    /// Nobody waits for the end of a job or of a batch that has ended.
+    /// Checks that no caller still waits for the end of a job or of a batch that has ended.
     pub(super) fn check_ends_told(&self) -> Judged {
         for (ticket, wait) in self.waits.iter() {
             let has_ended = match wait.request {

@@ -1,5 +1,6 @@
 //! Files that lose something while no server runs: the oldest segment, the newest one, the last record, a bit of one in
-//! the middle or of a segment's header, the file `bounds`. Tried on copies of the disk, so that the run goes on with the whole one.
+//! the middle or of a segment's header, the file `bounds`. This is tried on copies of the disk, so
+//! that the run goes on with the undamaged one.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -12,16 +13,17 @@ use super::repair::Refused;
 use super::{Judged, Run};
 use crate::model::Model;
 
-/// One of so many starts is tried with less than all files first.
+/// One of this many starts is first tried with damaged or missing files.
 const EVERY: u32 = 8;
 
 /// What a segment begins with (`crates/log/src/frame.rs`).
 const SEGMENT_HEADER_BYTES: usize = 64;
 
-/// Of a frame: checksums, length, epoch, and from byte 8 on its position. Then the record follows, and zeros.
+/// The header of a frame: checksums, length, epoch, and from byte 8 on its position. The record and
+/// zeros follow.
 const FRAME_HEADER_BYTES: usize = 40;
 
-/// What the bytes of a frame are a multiple of.
+/// The alignment of frames.
 const FRAME_ALIGN: usize = 8;
 
 /// Where a segment has its flags; the lowest says that its folder has the file `bounds`.
@@ -46,7 +48,8 @@ pub(super) struct Copy {
     ended: bool,
 }
 
-/// What decides which starts are tried. Apart from the run's, so that it changes nothing else.
+/// The generator that decides which starts are tried, separate from the run's so that it changes
+/// nothing else.
 pub(super) fn draws(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed ^ 0x10_57)
 }
@@ -64,8 +67,8 @@ pub(super) fn files(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.names().into_iter().map(|name| (name.clone(), disk.contents(&name))).collect()
 }
 
-/// The log has the records that were written. Of the one with a damaged byte, if there is one, nothing else differs, and
-/// it says so.
+/// Checks that the log has the records that were written. The one with a damaged byte, if there is
+/// one, differs in nothing else and is reported as damaged.
 fn judge_shown(log: &FileLog, whole: &Records, damaged: Option<(u64, usize)>) -> Judged {
     let unread = |error| format!("it cannot be read: {error}");
     let mut written = whole.iter();
@@ -109,8 +112,8 @@ impl Run {
         tried.then(|| Copy { disk: self.server.disk.copy(), loss, ended })
     }
 
-    /// What a start and a repair make of the copy with something lost: `log` is what a start made of the whole, and
-    /// `model` what is in it.
+    /// Judges what a start and a repair make of the damaged copy: `log` is what a start made of the
+    /// undamaged folder, and `model` its content.
     pub(super) fn judge_loss(&mut self, copy: &Copy, log: &FileLog, model: &Model) -> Judged {
         let whole = records(log)?;
         let newest = newest_segment(&copy.disk).ok_or("a log without a segment")?;
@@ -130,7 +133,8 @@ impl Run {
         })
     }
 
-    /// The folder is refused, and left as it is, unless the segment had no record. With the segment it has all.
+    /// The folder must be refused and left unchanged, unless the segment had no record. With the
+    /// segment back, it must have everything.
     fn lose_segment(
         &mut self,
         copy: &Copy,
@@ -179,7 +183,8 @@ impl Run {
         Ok(Some(Refused { disk: refused, at, lost: first..until }))
     }
 
-    /// After an orderly stop the folder is refused. After a crash nobody may know that the record was whole.
+    /// After an orderly stop the folder must be refused. After a crash it may be impossible to know
+    /// that the record was whole.
     fn lose_last(&mut self, copy: &Copy, newest: &str, whole: &Records) -> Judged<Option<Refused>> {
         let end = self.server.disk.contents(newest).unwrap_or_default();
         let Some((last, left)) = whole.split_last() else { return Ok(None) };
@@ -205,7 +210,8 @@ impl Run {
     }
 
     /// A record of a segment that was ended has been durable: the folder is refused, whichever bit of its frame is
-    /// wrong. Damage in nothing but a payload costs that payload; the zeros behind a record are nobody's.
+    /// wrong. Damage only in a payload costs that payload; the zeros after a record belong to
+    /// nothing.
     fn damage_inside(
         &mut self,
         copy: &Copy,
@@ -218,7 +224,8 @@ impl Run {
             return Ok(None);
         }
         let (position, bytes) = &whole[self.losses.random_range(0..closed)];
-        // One bit more of a payload that has rotted is no news, and the same bit would heal it.
+        // One more wrong bit in a rotten payload shows nothing new, and the same bit would repair
+        // it.
         if self.has_rotten(*position) {
             return Ok(None);
         }
@@ -266,7 +273,7 @@ impl Run {
         let names = disk.names().into_iter().filter(|name| name.ends_with(".segment"));
         let mut firsts: Vec<(u64, String)> =
             names.filter_map(|name| Some((first_of(&name)?, name))).collect();
-        // What a crash left of a trim is nobody's.
+        // Segments that a crash left of a trim do not count.
         firsts.retain(|(first, _)| *first >= begin.0);
         firsts.sort();
         let hit = self.losses.random_range(0..firsts.len());
@@ -307,7 +314,8 @@ impl Run {
         let keeps_bounds = segments.collect::<Vec<_>>().iter().any(says);
         match self.server.open_log_on(&disk) {
             Err(OpenError::Corrupt { .. }) if keeps_bounds => {}
-            // What a crash left of a trim is there again: only the bounds said that it goes.
+            // Segments that a crash left of a trim count again: only the bounds said that they were
+            // dropped.
             Ok(log) if !keeps_bounds && records(&log)?.ends_with(whole) => {
                 if disk.contents("bounds").is_none() {
                     return Err("no bounds were made again".into());

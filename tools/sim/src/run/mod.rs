@@ -56,8 +56,8 @@ pub struct Violation {
 
 type Judged<T = ()> = Result<T, String>;
 
-/// What the engine answered, and what the answer waits for. The simulator sees both at once: that the
-/// gate keeps what it promises is what it judges.
+/// What the engine answered, and what the answer waits for. The simulator sees both at once,
+/// because it judges whether the gate keeps its promise.
 fn seen<T>(answer: Gated<T>) -> (T, Gate) {
     let gate = answer.gate();
     (answer.without_waiting("the simulator judges what the gate promises"), gate)
@@ -65,14 +65,14 @@ fn seen<T>(answer: Gated<T>) -> (T, Gate) {
 
 /// Commands of one seed, at least.
 pub const COMMANDS_MIN: u64 = 2_000;
-/// After so many a trim must have come. Rarely a seed keeps so much alive that its log is not twice
-/// that for thousands of commands.
+/// After this many a trim must have come. Rarely, a seed keeps so much alive that its log does not
+/// reach twice that size for thousands of commands.
 const COMMANDS_MAX: u64 = 20 * COMMANDS_MIN;
 /// Crashes of one seed, at least.
 const CRASHES_MIN: u64 = 3;
 /// Commits until all is durable, at most.
 const TRIES_MAX: u32 = 10_000;
-/// A whole comparison of model and state after so many steps.
+/// A complete comparison of model and state every so many steps.
 const COMPARE_EVERY: u64 = 32;
 
 /// One seed's run.
@@ -98,7 +98,7 @@ pub struct Run {
     /// The server was stopped in order just now.
     ended: bool,
     phases: Phases,
-    /// What a person does one after the other, until a crash.
+    /// The request of a person that is under way, until a crash.
     request: Option<people::Request>,
     /// What was accepted on a full disk and is not durable yet.
     full_changes_undurable: u64,
@@ -188,7 +188,7 @@ impl Run {
             self.step += 1;
             match self.turn_phase() {
                 Ok(crash) => crash_at = crash.unwrap_or(crash_at),
-                // What a dead server answers does not count.
+                // Answers of a dead server do not count.
                 Err(_) if self.server.is_dead() => {}
                 Err(why) => return Err(self.violation("the disk is full, or no more", why)),
             }
@@ -274,7 +274,7 @@ impl Run {
     fn happen_what_is_due(&mut self) -> Judged {
         self.tick()?;
         while self.fire_schedule()? {
-            // What a schedule has replaced may be one finished job too many.
+            // The job that a schedule has replaced may be one finished job too many.
             self.tick()?;
         }
         let now_ms = self.server.now_ms();
@@ -290,7 +290,7 @@ impl Run {
         let before = self.finished();
         self.take_deliveries()?;
         if self.finished() > before {
-            // A lease that was given in this tick met a spent job, and that is one too many.
+            // A lease given in this tick came upon a spent job, which is one finished job too many.
             self.follow_tick()?;
         }
         Ok(())
@@ -315,7 +315,7 @@ impl Run {
                 if held.due {
                     steps_max = 0;
                 }
-                // Somebody may have waited for what went.
+                // A caller may have waited for a job that went.
                 if !model.drop_surplus(|id| !kept.contains(&id)) {
                     break;
                 }
@@ -331,7 +331,8 @@ impl Run {
         self.server
             .engine()
             .inspect(|state| {
-                // Jobs of clients that have gone are forgotten by the engine first: they prove nothing.
+                // The engine first forgets the jobs of clients that have gone, so these prove
+                // nothing.
                 let is_taken = |step: &[Model]| {
                     let [before, after] = step else { return false };
                     before.jobs().filter(|job| !job.foreground).any(|job| {
@@ -416,7 +417,7 @@ impl Run {
         }
     }
 
-    /// Foreground jobs whose lease ended after everybody stopped waiting are dropped.
+    /// Drops foreground jobs whose lease ended after all clients stopped waiting.
     fn drop_abandoned(&mut self) {
         for id in self.waits.abandoned_and_free(&self.model) {
             self.model.forget(id);

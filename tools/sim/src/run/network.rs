@@ -1,5 +1,5 @@
-//! Servers whose log is at the other end of a network, with several records on their way: they come
-//! late, overtake each other, are lost, and so are their answers.
+//! Servers whose log is at the other end of a network, with several records on their way: records
+//! arrive late, overtake each other or are lost, and so do their answers.
 
 use std::sync::Arc;
 
@@ -73,7 +73,8 @@ impl Network {
             store: FlightStore::new(RUN_RECORDS, RECORD_BYTES_MAX),
             seed,
             places: [2, 4, 16][(seed / 3 % 3) as usize],
-            // Answers out of order alone: whoever gives them up could not be asked again.
+            // Answers out of order are not combined with answers given up, which could not be asked
+            // for again.
             weather: if acks_out_of_order {
                 Weather { acks_out_of_order, ..Weather::CALM }
             } else {
@@ -94,8 +95,8 @@ impl Network {
         &self.store
     }
 
-    /// The writer is gone, and any of what it had on its way arrives. Returns how many records it had
-    /// submitted and heard nothing of, and how many of all arrived since.
+    /// The writer is gone, and any subset of its records on their way arrives. Returns how many
+    /// records it had submitted without an answer, and how many of them have arrived since.
     pub fn crash(&self) -> (usize, u64) {
         let Some(writer) = &self.writer else { return (0, 0) };
         let before = self.store.end();

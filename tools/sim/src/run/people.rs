@@ -19,7 +19,7 @@ impl Run {
     /// A person's command. With a number in its entry it belongs to the request before, if that goes
     /// on.
     pub(super) fn audited(&mut self, audited: &Audited) -> Judged {
-        // Nothing but the clock has an entry without a change; the model has its own time.
+        // Only setting the clock has an entry without a change; the model has its own time.
         let Some(command) = &audited.command else { return Ok(()) };
         let actor = audited.entry.actor.clone().unwrap_or_default();
         let Some(mut entry) = self.entry_for(command, &actor) else { return self.ask(command) };
@@ -64,7 +64,7 @@ impl Run {
             }
             _ => return Ok(()),
         };
-        // A disk that is full refuses what the model would take.
+        // A full disk refuses commands that the model would accept.
         let mut is_taken = false;
         let reply = reply.map(|reply| {
             is_taken = reply.is_ok();

@@ -88,8 +88,8 @@ impl Run {
         }
     }
 
-    /// Sometimes somebody waits for the end of a batch. The draws follow from the step alone, so that
-    /// this changes as little else as can be.
+    /// Sometimes somebody waits for the end of a batch. The draws depend only on the step, so that
+    /// this changes as little else as possible.
     pub(super) fn wait_for_batch(&mut self) -> Judged {
         let draw = mix(self.step ^ 0xba7c_e2d5);
         let is_one = |wait: &Wait| matches!(wait.request, WaitFor::BatchEnd { .. });

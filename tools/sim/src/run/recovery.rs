@@ -56,13 +56,14 @@ impl Run {
         }
         let name = &names[self.losses.random_range(0..names.len())];
         let len = disk.contents(name).map_or(0, |bytes| bytes.len());
-        // Of the bounds little is read: the beginnings of the two halves.
+        // Only the beginnings of the two halves of `bounds` are read.
         let places = if name == "bounds" { 2 } else { len };
         disk.spoil(name, self.losses.random_range(0..places) * (len / places));
         self.unreadable = true;
     }
 
-    /// A log does not open, with power. That may only be the planned error, and has to say so.
+    /// A log does not open though there is power. Only the planned error may cause that, and the
+    /// error has to say so.
     pub(super) fn judge_unopened(&mut self, error: &OpenError) -> Judged {
         match error {
             OpenError::Failed { .. } if self.has_trouble() => {
@@ -90,13 +91,13 @@ impl Run {
         self.unreadable || !self.errors_planned.is_empty()
     }
 
-    /// What could not be read can be.
+    /// Unreadable bytes become readable again.
     pub(super) fn heal(&mut self) {
         self.server.disk.heal();
         self.unreadable = false;
     }
 
-    /// The start came through. An error that was planned for it and did not come does not come any more.
+    /// The start succeeded. An error that was planned for it and did not come is cancelled.
     pub(super) fn forget_trouble(&mut self) {
         self.heal();
         if self.server.disk.forget_faults() {
@@ -104,7 +105,7 @@ impl Run {
         }
     }
 
-    /// The start did not come through. The machine goes down, or only the process did.
+    /// The start failed. The machine goes down, or only the process did.
     pub(super) fn end_start(&mut self) {
         self.server.crash_writer();
         let disk = self.server.disk.clone();

@@ -21,10 +21,10 @@ impl Run {
         Command::Edit(Box::new(Edit { matched: Some(matched), ..(**edit).clone() }))
     }
 
-    /// Lets the engine match all jobs there are. Nobody must wait: who is handed a job on the way
-    /// is judged by what was so at that moment, which the model does not know.
+    /// Lets the engine match all jobs there are. No lease must wait meanwhile: a job handed out on
+    /// the way would have to be judged by the state of that moment, which the model does not know.
     pub(super) fn relabel(&mut self) -> Judged {
-        // Once it is done, jobs keep what labels somebody brings with them.
+        // Once it is done, jobs keep the labels that a command brings.
         let nothing_to_do = self.server.engine().inspect(|state| state.is_relabelled());
         if self.waits.count() > 0 || nothing_to_do {
             return Ok(());

@@ -15,9 +15,9 @@ use super::lost::{Records, files, records};
 use super::{Judged, Run};
 use crate::model::Model;
 
-/// One of so many repairs is cut off by the power first.
+/// One of this many repairs is first interrupted by a power cut.
 const CUT_EVERY: u32 = 3;
-/// About as many operations as it has.
+/// About as many operations as a repair has.
 const OPERATIONS: u64 = 16;
 
 /// A folder that a start refuses.
@@ -32,7 +32,7 @@ pub(super) struct Refused {
 /// Records in a row.
 type Part<'a> = &'a [(u64, Bytes)];
 
-/// What a repair says.
+/// The report of a repair.
 #[derive(Default, PartialEq)]
 struct Said {
     finished: bool,
@@ -57,7 +57,7 @@ impl Run {
     ) -> Judged {
         let at = whole.partition_point(|(position, _)| *position < refused.at.0);
         let (kept, dropped) = whole.split_at(at);
-        // Durable, so that a power cut takes nothing but what the repair does.
+        // Durable, so that a power cut can only take changes of the repair.
         let disk = SimDisk::new(self.losses.random());
         let before: Vec<(String, Vec<u8>)> = files(&refused.disk)
             .into_iter()
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// Each record that goes is listed, as it is or as one that cannot be read; nothing else is.
+    /// Each dropped record must be listed, with its bytes or as unreadable, and no other.
     fn judge_listing(&self, said: &Said, dropped: Part<'_>, lost: &Range<u64>) -> Judged {
         for (position, bytes) in dropped {
             let may_be_lost = lost.contains(position) || self.has_rotten(*position);
@@ -138,7 +138,7 @@ impl Run {
                 Some(listed) if listed == bytes => {}
                 Some(_) => return Err(format!("record {position} is listed as another one")),
                 None if may_be_lost && said.is_unreadable(*position) => {}
-                // Nobody knows how many there were at the end.
+                // It is unknown how many there were at the end.
                 None if may_be_lost && said.dropped.range(position..).next().is_none() => {}
                 None => return Err(format!("record {position} is dropped, and not listed")),
             }
@@ -153,7 +153,8 @@ impl Run {
         }
     }
 
-    /// A server starts on what is left. It has what the model had then, and no job differs that is in no dropped record.
+    /// A server starts on what is left. It must have what the model had then, and a job may differ
+    /// only if it is in a dropped record.
     fn judge_repaired(
         &mut self,
         disk: &SimDisk,

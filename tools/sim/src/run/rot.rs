@@ -16,7 +16,7 @@ const BYTES_MIN: u32 = 64;
 /// What has rotted.
 #[derive(Debug)]
 pub(super) struct Rot {
-    /// Apart from the run's, so that what rots changes as little else as can be.
+    /// Separate from the run's generator, so that rot changes as little else as possible.
     rng: ChaCha8Rng,
     /// Position and offset of payloads.
     places: BTreeSet<(u64, u32)>,
@@ -40,8 +40,8 @@ fn payloads(state: &State) -> impl Iterator<Item = (u64, BytesRef)> {
 }
 
 impl Run {
-    /// Before a start on this log, whose fold is `state`: perhaps damages one more payload, and
-    /// notes which jobs the start will find with one.
+    /// Called before a start on this log, whose fold is `state`: perhaps damages one more payload,
+    /// and notes which jobs the start will find with a damaged one.
     pub(super) fn let_rot(&mut self, log: &FileLog, state: &State) {
         // On a full disk there may be no room for the events of dead jobs.
         if !self.server.is_limited() && self.rot.rng.random_ratio(1, 2) {
@@ -62,7 +62,7 @@ impl Run {
         // A record that nothing proves to have been synced would be cut: one in a segment that was
         // ended has been.
         let is_closed = |position| log.segment_end_before(Position(position)).is_some();
-        // The same bit once more would heal one that a failed start has left rotten.
+        // Flipping the same bit again would repair a payload that a failed start has left rotten.
         let is_sound =
             |place: &BytesRef| !self.rot.places.contains(&(place.position, place.offset));
         let long: Vec<BytesRef> = payloads(state)

@@ -13,7 +13,7 @@ use super::{Judged, Run};
 const SALT: u64 = 7;
 
 impl Run {
-    /// The schedule that is due first fires, and if none is due, none. Whether one did.
+    /// Fires the schedule that is due first, if any. Returns whether one fired.
     pub(super) fn fire_schedule(&mut self) -> Judged<bool> {
         if self.server.is_dead() {
             return Ok(false);
@@ -67,7 +67,7 @@ impl Run {
             self.next_id = Some(JobId(id.0 + 1));
             fire.job.id = id;
         } else {
-            // Any that nobody has.
+            // Any number that is not in use.
             fire.job.id = JobId(spindle_core::job::JOB_ID_SEQUENCE_END - 1);
         }
         let len = template.payload.len() as u32;

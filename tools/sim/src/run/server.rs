@@ -22,7 +22,7 @@ use crate::model::Model;
 
 /// Small, so that a seed fills many and trims some.
 const SEGMENT_BYTES: u64 = 64 * 1024;
-/// Of which an event may need 16 KiB: so payloads of more than 4 KiB take several records.
+/// An event may need 16 KiB of this, so payloads of more than 4 KiB take several records.
 pub const RECORD_BYTES_MAX: u32 = 20 * 1024;
 /// Payloads and results are read back from the log soon.
 const PAYLOAD_MEMORY_BYTES: usize = 16 * 1024;
@@ -53,10 +53,10 @@ pub struct Server {
     limited: bool,
 }
 
-/// What happens by itself, and waits for room on a full disk.
+/// Timed work that waits for room on a full disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Leases, schedules and TTLs that are over.
+    /// Leases, schedules and TTLs that are due.
     pub due: bool,
     /// Finished jobs that are too many.
     pub surplus: bool,
@@ -131,7 +131,7 @@ impl Server {
             .map_or_else(|| self.disk.is_powered(), |network| network.store().is_powered())
     }
 
-    /// What was on its way of a server that is gone, and how much of it arrived.
+    /// How many records of a server that is gone were on their way, and how many of them arrived.
     pub fn crash_writer(&self) -> (usize, u64) {
         self.network.as_ref().map_or((0, 0), Network::crash)
     }
@@ -184,7 +184,7 @@ impl Server {
         Ok(())
     }
 
-    /// The process is gone; the disk is as somebody left it.
+    /// The process is gone; the disk stays as the caller left it.
     pub fn stop(&mut self) {
         self.running = None;
     }
@@ -216,8 +216,8 @@ impl Server {
         running.engine.failure().is_some() || !self.is_powered()
     }
 
-    /// Whether the log has not failed. Where it ends is noted last in an orderly stop: an engine that has stopped
-    /// does not notice that the disk refused it.
+    /// Whether the log has not failed. An orderly stop writes the log's end last, so an engine that
+    /// has stopped does not notice if the disk refused that write.
     pub fn is_log_sound(&self) -> bool {
         self.running().log.as_log().check().is_ok()
     }
@@ -261,7 +261,8 @@ impl Server {
         self.engine().observe().gauges().are_timers_held
     }
 
-    /// What of a tick waits for room: the first step may have found some, and the next one none.
+    /// The parts of a tick that wait for room: the first step may have found some, and the next one
+    /// none.
     pub fn held(&self) -> Held {
         let holds = self.holds_timers();
         let now_ms = self.now_ms();

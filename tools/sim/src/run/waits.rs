@@ -1,4 +1,4 @@
-//! Who waits for what, to be compared with the engine's answers.
+//! The callers that wait and what they wait for, to be compared with the engine's answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Its time has passed. While a job is leased, who waits for that has all the time there is.
+    /// Whether its time has passed. A wait that lasts until the job is leased has no limit while
+    /// the job is leased.
     pub fn is_over(&self, model: &Model, now_ms: u64) -> bool {
         let counts = match self.request {
             WaitFor::Result { job, until_leased: true } => {
@@ -57,7 +58,7 @@ impl Waits {
         self.waits.insert(ticket, wait);
     }
 
-    /// Somebody wants a job again that was to go with its lease.
+    /// A caller waits again for a job that was to go with its lease.
     pub fn keep(&mut self, id: JobId) {
         self.abandoned.remove(&id);
     }
@@ -93,8 +94,8 @@ impl Waits {
         })
     }
 
-    /// Somebody stopped waiting: an unstarted foreground job goes with the last one. Says whether
-    /// the job is to go.
+    /// A caller stopped waiting: an unstarted foreground job goes with the last one. Returns
+    /// whether the job is to go.
     pub fn stopped(&mut self, wait: &Wait, model: &Model) -> Option<JobId> {
         let (WaitFor::Result { job: id, .. } | WaitFor::Watch { job: id }) = wait.request else {
             return None;
@@ -110,7 +111,7 @@ impl Waits {
         Some(id)
     }
 
-    /// Abandoned jobs that nobody holds any more.
+    /// Abandoned jobs that no worker holds any more.
     pub fn abandoned_and_free(&mut self, model: &Model) -> Vec<JobId> {
         self.abandoned.retain(|id| model.job(*id).is_some());
         let free = |id: &&JobId| model.job(**id).is_some_and(|job| job.lease.is_none());

@@ -11,7 +11,7 @@ use spindle_core::{Command, JobId};
 use super::{View, Workload};
 use crate::model::Model;
 
-/// Draws of their own, so that batches change as little else as can be.
+/// A separate generator, so that batches change as little else as possible.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     rng: ChaCha8Rng,
@@ -28,7 +28,7 @@ impl Batches {
 }
 
 impl Workload {
-    /// What is done to batches beside the next step, if something is.
+    /// An action on batches beside the next step, or none.
     pub fn batches(&mut self, view: View<'_>) -> Option<Command> {
         let every = self.batches.every?;
         if !self.batches.rng.random_ratio(1, every) {
@@ -71,8 +71,8 @@ fn open_batches(model: &Model) -> Vec<JobId> {
     model.batches().filter(|batch| !batch.is_sealed).map(|batch| batch.opened.id).collect()
 }
 
-/// Some jobs belong to a batch, and some wait for one: which, follows from their number. Seldom it is
-/// one that takes no more, or none.
+/// Some jobs belong to a batch, and some wait for one, depending on their number. Rarely it is a
+/// batch that takes no more jobs, or does not exist.
 pub(super) fn join_or_wait(submit: &mut Submit, view: View<'_>) {
     let draw = mix(submit.id.0 ^ 0xba7c);
     let all: Vec<JobId> = view.model.batches().map(|batch| batch.opened.id).collect();

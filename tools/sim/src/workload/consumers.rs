@@ -1,11 +1,11 @@
-//! Somebody follows the feed and says how far they have come.
+//! Consumers follow the feed and report how far they have come.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spindle_core::Command;
 use spindle_core::consumer::{CONSUMER_NAME_BYTES_MAX, CONSUMERS_MAX, Consumer};
 
-/// Draws of their own, so that they change as little else as can be.
+/// A separate generator, so that consumers change as little else as possible.
 #[derive(Clone, Debug)]
 pub(super) struct Consumers {
     rng: ChaCha8Rng,
@@ -23,7 +23,7 @@ impl Consumers {
         Consumers { rng, every, many }
     }
 
-    /// What is done in the next step's stead, if something is.
+    /// An action that replaces the next step, or none.
     pub fn step(&mut self) -> Option<Command> {
         let (rng, every) = (&mut self.rng, self.every?);
         if !rng.random_ratio(1, every) {

@@ -137,7 +137,7 @@ impl Workload {
         Command::Edit(Box::new(edit))
     }
 
-    /// Nobody waits any more for a foreground job that nobody started.
+    /// The last client stops waiting for a foreground job that was not started.
     fn abandon(&mut self, view: View<'_>) -> Command {
         let fits = view.model.jobs().find(|job| job.foreground && job.status() == Status::Ready);
         let id = fits.map_or(JobId(self.next_id), |job| JobId(job.id));
@@ -157,7 +157,8 @@ impl Workload {
         }
     }
 
-    /// A place for the events so far. Pages are always written behind what their job needs.
+    /// A place for the events so far. Pages are always written after the records that their job
+    /// needs.
     fn page(&mut self) -> Option<BytesRef> {
         self.one_in(8).then(|| BytesRef::logged(1 << 40, 64, 2, Type::Bytes))
     }

@@ -1,4 +1,4 @@
-//! Queues are moved between shards. The log is one of them; what the others say is drawn.
+//! Queues are moved between shards. The log is one of them; the answers of the others are random.
 
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
@@ -8,11 +8,11 @@ use spindle_core::places::{Known, Stage};
 
 use super::{QUEUES, View, Workload};
 
-/// Draws of their own, so that moves change as little else as can be.
+/// A separate generator, so that moves change as little else as possible.
 #[derive(Clone, Debug)]
 pub(super) struct Moves(ChaCha8Rng);
 
-/// One of so many steps is one of a move, where there are shards.
+/// One of this many steps belongs to a move, where there are shards.
 const EVERY: u32 = 12;
 
 impl Moves {
@@ -22,7 +22,7 @@ impl Moves {
 }
 
 impl Workload {
-    /// What is done to places in the next step's stead, if something is.
+    /// An action on places that replaces the next step, or none.
     pub(super) fn move_step(&mut self, view: View<'_>) -> Option<Command> {
         let moved = &view.model.moved;
         if moved.seat.shards == 1 || !self.moves.0.random_ratio(1, EVERY) {

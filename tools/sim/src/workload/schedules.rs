@@ -11,12 +11,12 @@ use super::{Profile, View, Workload};
 use crate::model::{EXPRESSIONS, Scheduled, time_after};
 
 const NAMES: [&str; 8] = ["daily", "report", "sweep", "ping", "bill", "clean", "poll", "sync"];
-/// Of those, all are used where schedules fire often.
+/// How many of the names are used, unless schedules fire often; then all are.
 const NAMES_MIXED: usize = 4;
-/// Of the expressions, those that are used there.
+/// How many of the expressions are used where schedules fire often.
 const EXPRESSIONS_OFTEN: usize = 2;
 
-/// Draws of their own, so that schedules change as little else as can be.
+/// A separate generator, so that schedules change as little else as possible.
 #[derive(Clone, Debug)]
 pub(super) struct Schedules {
     rng: ChaCha8Rng,
@@ -45,8 +45,8 @@ impl Schedules {
         }
     }
 
-    /// How long jobs of a schedule live, if not for good. Where many come, all of them go soon, or
-    /// the queues would be full.
+    /// How long jobs of a schedule live, if there is a limit. Where many come, all of them go soon;
+    /// otherwise the queues would fill up.
     fn ttl_ms(&mut self) -> Option<u64> {
         let (many, ttl_max_ms) = match self.profile {
             Profile::Mixed | Profile::InFlight => (1, 100_000),
@@ -57,7 +57,7 @@ impl Schedules {
 }
 
 impl Workload {
-    /// What is done to schedules beside the next step, if something is.
+    /// An action on schedules beside the next step, or none.
     pub fn schedules(&mut self, view: View<'_>) -> Option<Command> {
         let every = self.schedules.every?;
         if !self.schedules.rng.random_ratio(1, every) {

@@ -86,7 +86,7 @@ impl Workload {
     fn new_submit(&mut self, id: JobId, origin: Origin, kind: Type) -> Submit {
         let queue = self.queue();
         let payload = self.payload(kind);
-        // By its number, so that what a seed draws stays as it is.
+        // Chosen by its number, so that the seed's draws stay the same.
         let trace = id.0.is_multiple_of(3).then(|| {
             Box::new(TraceParent { trace_high: 7, trace_low: id.0, span: id.0, flags: 1 })
         });
@@ -197,8 +197,8 @@ impl Workload {
     }
 }
 
-/// Some jobs wait for others: which, follows from their number, so that what a seed draws stays as it
-/// is. Seldom one that is not there.
+/// Some jobs wait for others, depending on their number, so that the seed's draws stay the same.
+/// Rarely it is a job that does not exist.
 fn blockers(submit: &mut Submit, view: View<'_>) {
     let draw = mix(submit.id.0);
     if !draw.is_multiple_of(4) || submit.foreground {
@@ -208,7 +208,7 @@ fn blockers(submit: &mut Submit, view: View<'_>) {
     if ids.is_empty() {
         return;
     }
-    // The youngest are those that have not ended.
+    // The youngest jobs are the ones most likely not to have ended.
     let young = &ids[ids.len().saturating_sub(12)..];
     let count = 1 + (draw >> 8) % 3;
     let pick = |at: u64| JobId(young[(mix(draw ^ at) % young.len() as u64) as usize]);

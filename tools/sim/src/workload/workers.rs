@@ -87,7 +87,7 @@ impl Workload {
         };
         let mut text = letter.repeat(len / letter.len() + 1).into_bytes();
         if self.one_in(4) {
-            // No text: other doors take any bytes.
+            // This is not text: other doors accept any bytes.
             text.insert(0, 0xff);
         }
         text.truncate(if self.one_in(2) { len } else { text.len() });

@@ -20,11 +20,11 @@ use crate::torture::server::Addresses;
 const NODES: [&str; 3] = ["one", "two", "three"];
 /// After a fault is over, the cluster must be whole again within this time.
 const WHOLE_WITHIN: Duration = Duration::from_secs(120);
-/// A server of the log that is not ready after so long is started anew.
+/// A log server that is not ready after this time is restarted.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Nodes and the servers of their log. Dropping this kills them, and then, as the last of all, removes their network.
+/// Nodes and the servers of their log. Dropping this kills them, and finally removes their network.
 pub struct Cluster {
     nodes: Vec<Node>,
     log: LogServers,
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where clients come to, by node.
+    /// The addresses for clients, by node.
     pub fn addresses(&self) -> Vec<Addresses> {
         self.nodes.iter().map(Node::addresses).collect()
     }
@@ -88,7 +88,8 @@ impl Cluster {
         self.nodes[0].move_queue(queue, to)
     }
 
-    /// Waits until all run and agree on who leads each shard; who leads this one, and who leads its log.
+    /// Waits until all run and agree on the leader of each shard. Returns the leader of this shard
+    /// and that of its log.
     pub fn await_whole(&self, shard: u8) -> Result<Roles> {
         let deadline = Instant::now() + WHOLE_WITHIN;
         loop {
@@ -120,7 +121,7 @@ impl Cluster {
         Ok(Roles { leader: leaders[usize::from(shard)], nodes, log_leader, log_servers })
     }
 
-    /// Who leads a shard, by what all nodes say, itself among them.
+    /// The leader of a shard, if all nodes name it, the leader included.
     fn leader(&self, said: &[Vec<OfShard>], shard: usize) -> Result<usize> {
         let of_shard = said.iter().map(|all| all.get(shard).context("a shard is missing"));
         let of_shard = of_shard.collect::<Result<Vec<_>>>()?;
@@ -244,12 +245,12 @@ impl Cluster {
         self.await_whole(0).map(drop)
     }
 
-    /// Writes what servers of the log said beside what nodes said.
+    /// Writes the output of the log servers beside that of the nodes.
     pub fn keep_messages(&self, root: &Path) -> Result<()> {
         self.log.keep_messages(root)
     }
 
-    /// What each node says of itself, and wrote last.
+    /// Each node's status, and the end of its output.
     pub fn messages(&self) -> String {
         let each = self.nodes.iter().map(|node| {
             let says = match node.says() {

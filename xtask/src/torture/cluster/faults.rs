@@ -1,4 +1,4 @@
-//! What goes wrong in a run: which faults, in which order, and whom each of them hits.
+//! The faults of a run: which ones, in which order, and which processes each of them hits.
 
 use crate::torture::job::Dice;
 
@@ -10,7 +10,7 @@ pub enum Fault {
     Cut(Cut),
 }
 
-/// Whom a fault hits.
+/// The processes that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     Leader,
@@ -132,7 +132,7 @@ pub fn possible(with_partitions: bool) -> Vec<Fault> {
     Fault::ALL.into_iter().filter(is_possible).collect()
 }
 
-/// In so many cycles every possible fault comes.
+/// The number of cycles within which every possible fault comes.
 pub fn deck_len(possible: &[Fault]) -> usize {
     possible.iter().map(|fault| fault.copies()).sum()
 }
@@ -157,7 +157,7 @@ pub fn deal(possible: &[Fault], cycles: usize, dice: &mut Dice) -> Vec<Fault> {
     dealt
 }
 
-/// One of each group after the other, in the order that they have.
+/// Takes one fault of each group in turn, keeping the order within each group.
 fn in_turns(deck: Vec<Fault>) -> Vec<Fault> {
     let mut groups = Group::ALL
         .map(|group| deck.iter().copied().filter(|it| it.group() == group).collect::<Vec<_>>());
@@ -176,7 +176,7 @@ pub enum Member {
     Log(usize),
 }
 
-/// Who is what when a fault comes.
+/// The roles of the processes when a fault comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles {
     pub leader: usize,
@@ -190,7 +190,7 @@ pub struct Roles {
 pub struct Plan {
     pub killed: Vec<Member>,
     pub stopped: Vec<Member>,
-    /// Who sends, and who hears nothing of it.
+    /// Pairs of a sender and a receiver that hears nothing of it.
     pub cut: Vec<(Member, Member)>,
 }
 
@@ -202,7 +202,7 @@ impl Plan {
 }
 
 impl Roles {
-    /// What a fault does to whom. Among followers the dice choose.
+    /// What a fault does to which processes. Among followers the choice is random.
     pub fn plan(&self, fault: Fault, dice: &mut Dice) -> Plan {
         let mut plan = Plan::default();
         match fault {
@@ -225,7 +225,8 @@ impl Roles {
         }
     }
 
-    /// The leader and its log server. Where there are fewer of these, some have one together.
+    /// The leader and its log server. If there are fewer log servers than nodes, some nodes share
+    /// one.
     fn machine(&self) -> Vec<Member> {
         vec![Member::Node(self.leader), Member::Log(self.leader % self.log_servers)]
     }

@@ -1,4 +1,5 @@
-//! The servers that keep the log: three of NATS, or a primary of PostgreSQL and the standby that it waits for.
+//! The servers that keep the log: three of NATS, or a PostgreSQL primary and its synchronous
+//! standby.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::torture::mode::LogKind;
 
 /// The stream.
 const STREAM: &str = "jobs";
-/// As the primary knows the standby.
+/// The standby's name at the primary.
 const STANDBY: &str = "standby";
 const STANDBY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
@@ -27,7 +28,7 @@ pub enum LogServers {
 }
 
 impl LogServers {
-    /// So many places are needed.
+    /// How many places are needed.
     pub fn count_of(kind: LogKind) -> usize {
         match kind {
             LogKind::Nats => 3,
@@ -80,7 +81,7 @@ impl LogServers {
         }
     }
 
-    /// The port that clients of any of them come to.
+    /// The port for clients, the same for all of them.
     pub fn port(&self) -> Result<u16> {
         let address = match self {
             Self::Nats(servers) => servers.addresses()[0].clone(),
@@ -115,7 +116,8 @@ impl LogServers {
         }
     }
 
-    /// Those of NATS that run and are not ready. One of PostgreSQL comes back, or does not start.
+    /// The NATS servers that run and are not ready. A PostgreSQL server either comes back or does
+    /// not start.
     pub fn unready(&self) -> Vec<usize> {
         match self {
             Self::Nats(servers) => {
@@ -158,7 +160,7 @@ impl LogServers {
         process.filter(|process| !process.has_ended()).map(|process| process.pid())
     }
 
-    /// Writes what they said to files in this folder.
+    /// Writes their output to files in this folder.
     pub fn keep_messages(&self, folder: &Path) -> Result<()> {
         for index in 0..self.count() {
             let said = match self {

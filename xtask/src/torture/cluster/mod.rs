@@ -5,9 +5,10 @@
 //! over, all nodes must agree on who leads, and clients must be answered again; then the load ends, and every job
 //! there ever was is looked at, through another node each time. At the end all jobs are worked off.
 //!
-//! Clients connect to one node after the other. When a connection ends they go to the next node, and what they had
-//! asked last stays in doubt for good: a request may still be on its way through a node that was stopped, or a
-//! network that was cut, when clients have long gone. What was acknowledged is in no doubt, whoever led.
+//! Clients connect to one node after the other. When a connection ends they go to the next node,
+//! and their last request stays in doubt for good: it may still be on its way through a stopped
+//! node, or a network that was cut, when clients have long gone. Acknowledged changes are never in
+//! doubt, whichever node led.
 //!
 //! [`cluster`] starts and hits the processes ([`node`], [`log_servers`]); [`network`] has namespaces, between which
 //! connections are cut; [`report`] counts and measures.

@@ -1,8 +1,9 @@
 //! Network namespaces on a bridge, and cuts between them.
 //!
 //! Each process of the cluster has a namespace with an address of its own; the clients are outside, where the
-//! bridge is. A cut is one-way and silent: whoever sends is told that the other's address belongs to a network
-//! card that nobody has. Nothing is refused or reset, so connections stay open and nothing comes through.
+//! bridge is. A cut is one-way and silent: the sender is told that the other's address belongs to a
+//! network card that does not exist. Nothing is refused or reset, so connections stay open and
+//! nothing comes through.
 
 use std::fs;
 use std::path::Path;
@@ -19,9 +20,9 @@ const CARD: &str = "spt";
 const NAMESPACES: &str = "/run/netns";
 /// For tests of networks (RFC 2544); a part of it for each run.
 const NETWORK: &str = "198.18";
-/// A card that nobody has.
+/// The address of a card that does not exist.
 const NOBODY: &str = "02:00:00:00:00:01";
-/// How long a connection that is cut is tried, in seconds.
+/// How long a connection over a cut is tried, in seconds.
 const TRIED_FOR: &str = "0.3";
 /// What `timeout` ends with when its time is over.
 const TIME_IS_OVER: i32 = 124;
@@ -82,7 +83,7 @@ impl Network {
         Ok(Permitted::Yes(network))
     }
 
-    /// Where a process is started that is to be in a namespace.
+    /// The place for a process that is to run in a namespace.
     pub fn place(&self, index: usize) -> Place {
         let (name, host) = self.places[index].clone();
         Place::Namespace { name, host }
@@ -123,7 +124,8 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Cards go with a namespace as well, but at some time after it: the next network has cards of the same names.
+        // Cards disappear with their namespace as well, but only some time after it, and the next
+        // network has cards of the same names.
         let cards = (0..self.places.len()).map(|index| remove_card(&card_of(&self.bridge, index)));
         let cards: Vec<_> = cards.chain([remove_card(&self.bridge)]).collect();
         let namespaces = self.places.iter().map(|(namespace, _)| ip(&["netns", "del", namespace]));
@@ -157,7 +159,7 @@ fn remove_left_ones() -> Result<()> {
         ip(&["netns", "del", &namespace])?;
     }
     for card in names_in("/sys/class/net").into_iter().filter(|it| is_left(it, CARD)) {
-        // One that went with a namespace meanwhile is no harm.
+        // A card that disappeared with its namespace meanwhile is fine.
         let _ = ip(&["link", "del", &card]);
     }
     Ok(())
@@ -208,7 +210,7 @@ mod tests {
     fn a_cut_is_one_way_and_silent_until_it_is_healed() {
         let mut network = match Network::make(&["a", "b", "c"]).unwrap() {
             Permitted::Yes(network) => network,
-            // Whoever may make none is told why, and nothing is left.
+            // A user who may not create namespaces is told why, and nothing is left behind.
             Permitted::No(reason) => return assert!(!reason.is_empty()),
         };
         let Place::Namespace { name, host } = network.place(1) else {
@@ -230,7 +232,7 @@ mod tests {
         TcpStream::connect(format!("{host}:4222")).expect("the clients reach it");
         network.heal().unwrap();
         assert!(network.ensure_cut(0, 1, 4222).is_err());
-        // What comes back is cut, not what is sent.
+        // The way back is cut, not the way there.
         network.cut(1, 0).unwrap();
         network.ensure_cut(0, 1, 4222).unwrap();
         drop((server, network));

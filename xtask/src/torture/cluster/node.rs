@@ -19,10 +19,10 @@ pub const CLUSTER_PORT: u16 = 9931;
 const QUOTED_BYTES: usize = 6_000;
 const CLUSTER_PATH: &str = "/api/v1/cluster";
 
-/// What a node says of one shard.
+/// A node's status of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfShard {
-    /// Whom it hears to lead.
+    /// The node that it takes for the leader.
     pub leader: String,
     /// What it does itself.
     pub role: String,
@@ -39,7 +39,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// One that is not started. Its data and its messages go to a folder of its name.
+    /// A node that is not started yet. Its data and its messages go to a folder of its name.
     pub fn new(name: &'static str, place: Place, root: &Path) -> Result<Self> {
         let address = |port| place.address(port).parse::<SocketAddr>();
         let addresses = Addresses {
@@ -57,7 +57,7 @@ impl Node {
         self.addresses
     }
 
-    /// Starts it on this log; it is not waited for.
+    /// Starts it on this log, without waiting for it.
     pub fn start(&mut self, program: &Path, log: &str, shards: u8) -> Result<()> {
         ensure!(self.process.is_none(), "{} runs", self.name);
         let mut command = self.place.attached(&[], program);
@@ -108,7 +108,7 @@ impl Node {
         Ok((answer.status, word))
     }
 
-    /// What it says of each shard; of one that nobody leads that is an error.
+    /// Its status of each shard; an error if a shard has no leader.
     pub fn says_of_shards(&self) -> Result<Vec<OfShard>> {
         let answer = Http::connect(self.addresses.http)?.get(CLUSTER_PATH)?;
         let shards = match answer.body["shards"].as_array() {

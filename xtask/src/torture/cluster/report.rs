@@ -1,4 +1,4 @@
-//! What a run did, and how long nobody was answered after each kind of fault.
+//! What a run did, and how long no client was answered after each kind of fault.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,12 +71,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// A fault happened and is over; nobody was answered for so long.
+    /// A fault happened and is over; for `silence` no client was answered.
     pub fn add(&mut self, fault: Fault, silence: Duration) {
         self.silences.entry(fault).or_default().push(silence);
     }
 
-    /// How long nobody was answered when a fault of this kind happened last.
+    /// How long no client was answered at the last fault of this kind.
     pub fn newest(&self, fault: Fault) -> Duration {
         self.silences.get(&fault).and_then(|silences| silences.last()).copied().unwrap_or_default()
     }
@@ -121,7 +121,8 @@ impl Report {
     }
 }
 
-/// The smallest that is not smaller than so many of a hundred. There is at least one.
+/// The smallest value that is at least as large as `part` percent of the values. There is at least
+/// one.
 fn percentile(sorted: &[Duration], part: usize) -> Duration {
     sorted[(sorted.len() * part).div_ceil(100) - 1]
 }

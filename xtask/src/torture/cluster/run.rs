@@ -22,17 +22,18 @@ use crate::torture::load::{Books, Load, QUEUES};
 use crate::torture::mode::{LogKind, Options};
 use crate::torture::server::Addresses;
 
-/// Between two things that a client does: a run is long, and every job is looked at in every cycle.
+/// The pause between two actions of a client: a run is long, and every job is looked at in every
+/// cycle.
 const PACE: Duration = Duration::from_millis(60);
 /// Stops and partitions last so many times the longest calm.
 const FAULT_TIMES: u32 = 5;
-/// The shortest time for which something is dead, in which answers that were under way have come.
+/// The shortest time for which a process is dead, long enough for answers under way to arrive.
 const DEAD_AT_LEAST: Duration = Duration::from_secs(1);
-/// What clients can do without stays dead until they are answered, but not for longer.
+/// A process that clients can do without stays dead until they are answered, but at most this long.
 const DEAD_AT_MOST: Duration = Duration::from_secs(20);
-/// A server that nobody can do without is dead for so long at most.
+/// The longest time for which a server that clients cannot do without is dead.
 const NEEDED_DEAD: Duration = Duration::from_secs(2);
-/// So many answers show that clients are served.
+/// This many answers show that clients are served.
 const ANSWERS: u64 = 20;
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 /// Leases of jobs that clients of all doors work on, in lengths of a fault, and at least.
@@ -40,7 +41,7 @@ const TTR_FAULTS: u32 = 3;
 const TTR_AT_LEAST: Duration = Duration::from_secs(5);
 /// How often something is tried whose connection may end, because the lead may change at any time.
 const TRIES: usize = 5;
-/// Workers at the end work for so long between two looks.
+/// How long the workers at the end work between two looks.
 const WORKED_FOR: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -49,7 +50,7 @@ pub fn torture(options: &Options, root: &Path) -> Result<String> {
     let runs = options.logs.iter().map(|kind| {
         let folder = root.join(kind.name());
         fs::create_dir_all(&folder)?;
-        // What starts servers for tests panics when they do not start.
+        // The test helpers that start servers panic if one does not start.
         let run = AssertUnwindSafe(|| of_log(*kind, options, &folder));
         let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(said_by(&*panic)));
         outcome.with_context(|| format!("with a log in {}", kind.name()))
@@ -149,7 +150,7 @@ impl Run<'_> {
         ))
     }
 
-    /// What there were of shards and moves, if there were any; an error if they are of no use.
+    /// A summary of shards and moves, if there were any; an error if they tested nothing.
     fn moved(&self) -> Result<String> {
         let (shards, moves) = (self.options.shards, self.report.moves);
         if shards == 1 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Where a job came in.
+/// The door that a job came in through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Door {
     Workq,
@@ -32,7 +32,7 @@ impl Door {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Finish {
     No,
-    /// Sent, and not answered: either is right.
+    /// Sent, and not answered: both outcomes are right.
     Doubted,
     Acknowledged,
 }
@@ -40,7 +40,7 @@ enum Finish {
 #[derive(Clone, Debug)]
 struct Account {
     door: Door,
-    /// The server's name for it, once it acknowledged the job.
+    /// The server's name for the job, once the server has acknowledged it.
     name: Option<String>,
     finish: Finish,
     /// When the finish was acknowledged: the count of the books.
@@ -48,8 +48,8 @@ struct Account {
     /// Workers have got it.
     delivered: bool,
     seen_done: bool,
-    /// Jobq's states as they were sent; those before `state` are past, the one there was
-    /// acknowledged last, those behind it are in doubt.
+    /// Jobq's states as they were sent: those before index `state` are past, the one at `state` was
+    /// acknowledged last, and those after it are in doubt.
     states: Vec<Value>,
     state: usize,
 }
@@ -93,7 +93,7 @@ pub struct Books {
     waiting: u64,
     /// Checks so far.
     checks: u64,
-    /// Counts what is noted: which of two things was known first.
+    /// Counts the notes, which shows which of two facts was known first.
     order: u64,
     /// A request that was not answered may still happen after the job was looked at.
     doubts_last: bool,
@@ -101,7 +101,7 @@ pub struct Books {
     done_jobs_go: bool,
 }
 
-/// So many jobs wait for workers at most, or the checks become endless.
+/// The most jobs that wait for workers; with more, the checks would become endless.
 const WAITING_MAX: u64 = 400;
 /// A job that was once seen to be done is looked at in every so many checks.
 const DONE_CHECKED_EVERY: u64 = 16;
@@ -154,8 +154,8 @@ impl Books {
         }
     }
 
-    /// The server has no room for it. Nobody knows its name: whether it came in all the same shows when
-    /// it is delivered.
+    /// The server has no room for it. Its name is unknown; whether it came in all the same shows
+    /// when it is delivered.
     pub fn submit_refused(&mut self, job: u64) {
         self.accounts.remove(&job);
         self.tally.refused += 1;
@@ -176,7 +176,7 @@ impl Books {
                 account.delivered = true;
                 return;
             }
-            // It may have been given away before, and come late.
+            // It may have been given out before the finish, and have arrived late.
             Some(account) if asked < account.finished_at => return,
             Some(_) => "was delivered after its finish was acknowledged",
         };

@@ -15,7 +15,7 @@ const SUBMIT_JOB_BG: u32 = 18;
 const ERROR: u32 = 19;
 /// What an error says when the log has no room for a job.
 const NO_ROOM: [&[u8]; 2] = [b"QUEUE_ERROR\0Disk full", b"QUEUE_ERROR\0Log cannot grow"];
-/// Longer packets are none of this server's answers here.
+/// Longer packets cannot be answers of this server.
 const PACKET_BYTES_MAX: usize = 8 << 20;
 
 /// One connection.

@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::torture::client::{connect, odd};
 use crate::torture::papers::{Entrance, Stream, TOKEN};
 
-/// Longer bodies and heads are no answer of this server.
+/// Longer bodies and heads cannot be answers of this server.
 const BODY_BYTES_MAX: u64 = 8 << 20;
 const HEAD_BYTES_MAX: u64 = 64 << 10;
-/// What a node says in place of a shard that is gone: what was asked is as much in doubt as when a connection ends.
+/// A node's answers for a shard that is gone: the request is as much in doubt as when a connection
+/// ends.
 const SHARD_IS_GONE: [&str; 2] = ["shard_unavailable", "shard_broke_off"];
 
 /// An answer.

@@ -1,4 +1,4 @@
-//! Clients of every door, who submit jobs and work, and note what they are answered.
+//! Clients of every door, which submit jobs and work, and note the answers.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,13 +21,13 @@ use crate::torture::ending::Ending;
 use crate::torture::job::{Dice, Job};
 use crate::torture::server::Addresses;
 
-/// Between two questions for work when there is none.
+/// The pause between two requests for work when there is none.
 const IDLE: Duration = Duration::from_millis(2);
 const STATES_MAX: u64 = 20;
 /// The accountant's clients may be at work beside these, and have the numbers below.
 const UUIDS: u64 = 1 << 40;
 
-/// What a job carries, so that whoever gets it knows which it is.
+/// A job's payload, by which its receiver knows which job it is.
 fn payload(job: u64) -> Value {
     json!({ "torture": job, "fill": "x".repeat(Dice::new(job).below(700) as usize) })
 }
@@ -52,13 +52,13 @@ type PlayedBy<'a> = fn(&Load<'a>, Addresses) -> io::Result<()>;
 /// What is special about a load.
 #[derive(Clone, Copy)]
 pub struct Manner<'a> {
-    /// Where the jobs of those doors go whose clients name a queue.
+    /// The queue for jobs of doors whose clients name one.
     pub queue: &'static str,
     /// The clients go on until their connections break.
     pub until_it_ends: bool,
     /// How long a lease lasts.
     pub ttr_ms: u64,
-    /// Between two things that a client does.
+    /// The pause between two actions of a client.
     pub pace: Duration,
     /// Of a cluster: notes which nodes answer. Leases may run out meanwhile.
     pub pulse: Option<&'a Pulse>,
@@ -145,7 +145,7 @@ impl<'a> Load<'a> {
         self.connected.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Waits until all have: a flood that came before would leave no place for them.
+    /// Waits until all clients have one: a flood that came first would leave no room for them.
     pub fn await_connected(&self) -> Result<()> {
         let deadline = Instant::now() + CONNECTED_WITHIN;
         while self.connected.load(Ordering::SeqCst) < SUBMITTERS + WORKERS {
@@ -178,7 +178,7 @@ impl<'a> Load<'a> {
         self.is_connected();
         while self.goes_on() {
             if self.books().has_enough() {
-                // Whoever asks nothing does not see the server end.
+                // A client that sends nothing does not notice that the server has ended.
                 if self.has_ended.load(Ordering::SeqCst) {
                     return Ok(());
                 }
@@ -396,7 +396,7 @@ impl<'a> Load<'a> {
         )
     }
 
-    /// Who leads anew knows no worker of LightJQ: each registers again, on another connection.
+    /// A new leader knows no LightJQ workers: each registers again, on another connection.
     fn to_known_worker(&self, answer: http::Answer) -> io::Result<http::Answer> {
         let is_unknown = answer.body["code"] == "worker_not_found";
         if is_unknown && self.manner.pulse.is_some() {
@@ -406,7 +406,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// What was asked does not go with how the job stands.
+/// The request does not fit the job's status.
 const CONFLICT: u16 = 409;
 
 /// The server's name for a job that it acknowledged; none: it had no room for it.

@@ -25,16 +25,17 @@ pub(super) use http::Http;
 pub(super) use load::Manner;
 use load::{Load, answered};
 
-/// Worked on through Workq, Gearman and the API.
+/// The queue that is worked through Workq, Gearman and the API.
 pub(super) const QUEUE: &str = "torture";
-/// Worked on in the same way while it moves from shard to shard. It keeps no job that is done, or it would never
-/// leave a shard.
+/// Worked on in the same way while it moves from shard to shard. It keeps no done jobs; otherwise
+/// it would never leave a shard.
 pub(super) const TRAVELLING: &str = "torture-travels";
 /// LightJQ's: its workers get MessagePack or JSON, not other doors' bytes.
 const LIGHTJQ_QUEUE: &str = "torture-lightjq";
 /// Longer than any run, by its wildest clock.
 const TTL_MS: u64 = 30 * 86_400_000;
-/// No lease runs out while the test is held up, but some do when the server makes a jump of the clock count.
+/// Long enough that no lease runs out because the test is slow, and short enough that some do if
+/// the server lets a jump of the clock count.
 const TTR_MS: u64 = 5 * 60_000;
 
 impl Torture<'_> {
@@ -128,7 +129,7 @@ pub(super) fn through_nodes<T>(
     Ok(outcome)
 }
 
-/// Who takes part in a load.
+/// Which clients take part in a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clients {
     All,
@@ -171,7 +172,7 @@ fn verdict(books: &Mutex<Books>) -> Result<()> {
     no_complaints(lock(books).complaints())
 }
 
-/// Done jobs are there to be found until the run ends, however the clock jumps.
+/// Keeps done jobs until the run ends, however the clock jumps.
 pub(super) fn keep_for_long(at: Addresses, ttr_ms: u64) -> Result<()> {
     let mut http = Http::connect(at.entrance(at.http))?;
     let settings = json!({ "keep_ms": TTL_MS, "ttr_default_ms": ttr_ms });

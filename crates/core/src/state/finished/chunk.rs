@@ -12,9 +12,9 @@ pub const SLOTS: usize = ROWS;
 /// In which order finished jobs are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// By what ended first, for a limit.
+    /// By when they ended, for limits.
     Age,
-    /// By what goes first, for its time.
+    /// By when they go, for retention.
     Expiry,
 }
 
@@ -30,8 +30,8 @@ pub struct Chunk {
     rows: Rows,
     /// The slot that is first in each order, if any is.
     first: [Option<u8>; 2],
-    /// Of a packed chunk whose first job went: all slots by that order, the next one last. Those
-    /// that lost their jobs are passed over.
+    /// For a packed chunk whose first job has gone: all slots in that order, the next one last.
+    /// Slots that have lost their jobs are passed over.
     following: [Vec<u8>; 2],
 }
 
@@ -179,7 +179,7 @@ impl Chunk {
         }
     }
 
-    /// Which job is first in this order now that the one before it went.
+    /// Which job is first in this order now that the one before it is gone.
     fn next(&mut self, order: Order) -> Option<u8> {
         if self.is_open() {
             return self.keys(order).min().map(|(_, slot)| slot);

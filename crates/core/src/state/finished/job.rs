@@ -15,7 +15,7 @@ pub enum Column {
     /// The place of its image.
     Position,
     Offset,
-    /// How many records the oldest one it needs lies before its image.
+    /// How many records the oldest record that it needs lies before its image.
     Away,
     /// When it ended, in seconds.
     Ended,
@@ -230,8 +230,8 @@ impl<N: Numbers> FinishedJob<N> {
     }
 }
 
-/// Sizes are kept in eight bits: a power of two and three bits behind it, rounded up. So the sum is
-/// never too small, and at most an eighth too large.
+/// Sizes are kept in eight bits: a power of two and the three bits after it, rounded up. So the sum
+/// is never too small, and at most an eighth too large.
 fn size_class(bytes: u64) -> u8 {
     let bytes = bytes.max(8);
     let power = bytes.ilog2() - 3;

@@ -1,5 +1,5 @@
 //! The numbers of 128 jobs, each in as many bits as the differences among them need (a frame of
-//! reference, as in column stores). Exact, whatever the numbers are.
+//! reference, as in column stores). Nothing is lost, whatever the numbers are.
 
 use super::job::{COLUMNS, Column};
 
@@ -8,12 +8,12 @@ pub const ROWS: usize = 128;
 
 #[derive(Debug, Clone)]
 pub struct Packed {
-    /// The least number of each column. The bits have how far a number is above it.
+    /// The least number of each column. The bits say how far a number is above it.
     least: [u64; COLUMNS],
     /// How many bits a job has in the columns before each one, and in all. The columns lie one
     /// behind the other: as there are 128 jobs, each begins with a word.
     starts: [u16; COLUMNS + 1],
-    /// The columns, and behind them what is read with the last one.
+    /// The columns, followed by the words that are read together with the last one.
     words: Box<[u64]>,
 }
 

@@ -227,7 +227,8 @@ impl State {
         }
     }
 
-    /// How many finished jobs are above the server's number, or have to go so that numbers do not end.
+    /// How many finished jobs are above the server's number, or have to go so that job numbers do not
+    /// run out.
     fn count_surplus(&self) -> usize {
         let finished = &self.jobs.finished;
         let over = finished.len().saturating_sub(self.defaults.finished_max);

@@ -9,11 +9,11 @@ use super::job::FinishedJob;
 use crate::state::slab::Slab;
 
 /// The number of a job has to leave the highest bit of its handle free, which says that it is finished; so
-/// there are 2^31 numbers. From three quarters of the chunks on finished jobs go before their time. A call
+/// there are 2^31 numbers. Above three quarters of the chunks, finished jobs go before their time. A call
 /// adds some hundred chunks at most before the next tick, so the rest is never used.
 const CHUNKS_MAX: usize = (1 << 31) / SLOTS / 4 * 3;
 
-/// Empty slots that are never worth moving jobs.
+/// Up to so many empty slots, moving jobs is not worth it.
 const SPARE_SLOTS: usize = 1024;
 
 /// Finished jobs by number: that of a chunk, and a slot in it. A job keeps its number until
@@ -184,8 +184,8 @@ impl FinishedJobs {
         self.in_order(Order::Expiry, &self.firsts[Order::Expiry as usize])
     }
 
-    /// The jobs of some chunks. A chunk is not read before its first job was asked for and another
-    /// one is.
+    /// The jobs of some chunks. A chunk is read only when another job is asked for after its first
+    /// one.
     fn in_order<'a>(&'a self, order: Order, firsts: &'a Firsts) -> impl Iterator<Item = u32> + 'a {
         let mut firsts = firsts.iter().peekable();
         let mut others: BinaryHeap<Reverse<First>> = BinaryHeap::new();

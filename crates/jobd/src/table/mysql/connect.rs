@@ -33,7 +33,7 @@ impl Mysql {
             .user(Some(user))
             .pass(Some(password).filter(|password| !password.is_empty()))
             .db_name(Some(database))
-            // Else the driver asks the server for its socket and connects a second time.
+            // Otherwise the driver asks the server for its socket and connects a second time.
             .prefer_socket(false)
             .ssl_opts(ssl_opts(tls));
         if host.starts_with('/') {
@@ -43,7 +43,7 @@ impl Mysql {
     }
 }
 
-/// The driver takes the authorities that browsers trust by itself.
+/// The options of TLS. Without a file, the driver itself takes the authorities that browsers trust.
 fn ssl_opts(tls: &Tls) -> Option<SslOpts> {
     if tls.mode == TlsMode::Disable {
         return None;

@@ -42,7 +42,7 @@ fn server_fault(error: &ServerError) -> Fault {
         | 1526 | 1644 | 1690 | 1977 | 3819 | 4025 => Fault::Refused(reason),
         _ => match error.state.get(..2) {
             Some("22" | "23" | "42" | "44" | "45") => Fault::Refused(reason),
-            // Whatever else a server says may pass: keep the results and try again.
+            // Any other error of a server may be temporary: keep the results and try again.
             _ => Fault::Away(reason),
         },
     }

@@ -38,7 +38,7 @@ fn server_fault(state: &str, reason: String) -> Fault {
         // Data, constraints, statements, a trigger's own error, limits that more room would not
         // lift.
         ("22" | "23" | "42" | "44" | "P0" | "54" | "21" | "27" | "0A", _) => Fault::Refused(reason),
-        // Whatever else a server says may pass: keep the results and try again.
+        // Any other error of a server may be temporary: keep the results and try again.
         _ => Fault::Away(reason),
     }
 }

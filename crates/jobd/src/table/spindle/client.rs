@@ -148,7 +148,7 @@ impl Client {
     }
 
     async fn connection(&self) -> Result<Connection, NoAnswer> {
-        // One that the server has closed meanwhile is of no use.
+        // A connection that the server has closed meanwhile is of no use.
         while let Some((mut kept, since)) = { self.idle.lock().pop() } {
             if since.elapsed() < IDLE_AGE_MAX && kept.sender.ready().await.is_ok() {
                 return Ok(kept);
@@ -226,7 +226,7 @@ mod tests {
                 assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
             }
             drop(recall);
-            // The question ends, and its answer comes all the same.
+            // The client ends its half, and the answer still comes.
             assert_eq!(stream.read_buf(&mut request).await.unwrap(), 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
             String::from_utf8(request).unwrap()

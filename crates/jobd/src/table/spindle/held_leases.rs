@@ -16,7 +16,7 @@ pub(super) struct HeldLease {
     pub is_started: bool,
     /// The lease has ended against the worker's will.
     pub is_lost: bool,
-    /// The job's end is on the server, though not all ends that were to be written with it.
+    /// The job's end is on the server, but not all other ends of the same write.
     pub is_written: bool,
     /// Ends with the lease.
     pub _heartbeat: Option<AbortOnDrop>,

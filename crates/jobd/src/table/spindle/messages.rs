@@ -10,7 +10,7 @@ use crate::job_result::JobResult;
 use crate::table::leases::{Input, Leased};
 use crate::table::row::{Finish, RowId, Status};
 
-/// What comes in fields of the API that hold texts for people.
+/// The longest text that is put into fields of the API for people.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// A request for one job.
@@ -158,7 +158,7 @@ pub(super) enum End {
         result: JobResult,
         /// How it ended.
         message: String,
-        /// The end of what it printed about its troubles.
+        /// The end of what it printed on standard error.
         error: String,
         /// The same as `message`, for programs.
         code: String,
@@ -188,7 +188,7 @@ impl End {
     }
 }
 
-/// What a person wants to see first is at the end.
+/// The end of a text, because the most useful part of an error is there.
 fn tail(text: &str) -> &str {
     let mut from = text.len().saturating_sub(TEXT_BYTES_MAX);
     while !text.is_char_boundary(from) {

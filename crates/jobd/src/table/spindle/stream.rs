@@ -22,13 +22,13 @@ use crate::connect::{Names, explained};
 use crate::table::settings::Tls;
 use crate::table::tls::client_config;
 
-/// What encrypted connections are made with. Read from files, and again after a handshake failed:
-/// they may have been mended.
+/// What encrypted connections are made with. It is read from files, and again after a handshake
+/// failed, because they may have been corrected.
 #[derive(Debug, Default)]
 pub(super) struct Encryption(Mutex<Option<Arc<ClientConfig>>>);
 
 impl Encryption {
-    /// Encrypts a connection to the server, if it is what it should be.
+    /// Encrypts a connection to the server, if the server's certificate is accepted.
     pub async fn begin(
         &self,
         server: &SpindleServer,

@@ -33,7 +33,7 @@ const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 const BEAT_AGAIN: Duration = Duration::from_secs(1);
 
 /// The queues of a Spindle server. A target is a queue, a row is a job, a parked job is `manual`.
-/// Whose a job is, is known by the token of its lease, not by the worker's mark.
+/// The token of its lease tells whose a job is, not the worker's mark.
 #[derive(Debug)]
 pub(in crate::table) struct SpindleTable {
     shared: Arc<Shared>,
@@ -88,7 +88,7 @@ impl SpindleTable {
 }
 
 impl Drop for SpindleTable {
-    /// Nothing keeps a lease alive for a worker that is gone.
+    /// Ends the heartbeats, so that nothing keeps a lease alive for a worker that is gone.
     fn drop(&mut self) {
         self.shared.leases.lock().0.clear();
     }
@@ -140,7 +140,7 @@ impl Shared {
                 Err(self.schema(format!("refuses this worker ({reason}); look at spindle_token")))
             }
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(self.schema(NOT_SPINDLE)),
-            // A server that wants TLS and was not asked in it says so like this, and not in JSON.
+            // A server that requires TLS answers a plain request like this, and not in JSON.
             StatusCode::BAD_REQUEST if problem.code.is_empty() => {
                 Err(self.schema(format!("{NOT_SPINDLE} (https:// for TLS)")))
             }
@@ -190,7 +190,7 @@ impl Shared {
         self.freed.notify_waiters();
     }
 
-    /// Writes the end of a job. Whether the server took it.
+    /// Writes the end of a job. Returns its id if the server took it.
     async fn finish(&self, id: RowId, token: &str, end: &End) -> Result<Option<RowId>, TableError> {
         let path = format!("/api/v1/leases/{token}/{}", end.verb());
         match self.post(&path, end).await? {
@@ -239,8 +239,8 @@ impl SpindleTable {
         self.shared.leases.lock().0.insert(id, lease);
     }
 
-    /// A lease that was lost may come back to the same worker while its process still runs: the
-    /// new one waits for the old one's end. `false`: it did not live so long.
+    /// A job whose lease was lost may be leased to the same worker again while its process still
+    /// runs: the new lease waits for the old one's end. `false`: the new lease ended before that.
     async fn await_former(&self, job: &LeasedJob) -> Result<bool, TableError> {
         let lease_ms = job.lease_ms.unwrap_or(60_000);
         loop {

@@ -17,7 +17,7 @@ use crate::table::settings::TableKind;
 
 /// How long a transaction waits for another process's.
 const BUSY_MAX: Duration = Duration::from_secs(10);
-/// How long until what SQLite itself does not wait for is tried again.
+/// The pause between tries of a statement for which SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// A row may have one gigabyte.
 const FIELD_BYTES_MAX: usize = 256 << 20;
@@ -111,7 +111,7 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 #[async_trait]
 impl Driver for Sqlite {
     type Session = SqliteSession;
-    /// There is one writer at a time whatever we do.
+    /// SQLite has one writer at a time in any case.
     const SESSIONS_MAX: usize = 1;
 
     fn describe(&self) -> String {

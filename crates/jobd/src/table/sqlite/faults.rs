@@ -19,7 +19,7 @@ impl From<Error> for Fault {
             // SQLite has one code for all that is wrong with a statement.
             Some(ErrorCode::Unknown) if reason.contains("no such") => Fault::Schema(reason),
             Some(ErrorCode::Unknown) | None => Fault::Refused(reason),
-            // Busy, full, read-only, no memory, the disk: it may pass.
+            // Busy, full, read-only, no memory, the disk: these may be temporary.
             Some(_) => Fault::Away(reason),
         }
     }

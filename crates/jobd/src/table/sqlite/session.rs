@@ -1,4 +1,4 @@
-//! One connection to a SQLite file. Every call goes to a thread that may block.
+//! One connection to a SQLite file. Every call runs on a thread that may block.
 
 use async_trait::async_trait;
 use rusqlite::types::Value;
@@ -9,7 +9,7 @@ use crate::table::names::id_list;
 use crate::table::row::RowId;
 use crate::table::session::{Dialect, Fault, Page, Session, TextRow};
 
-/// Runs what may block where it may.
+/// Runs a function that may block on a thread that may.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

@@ -1,4 +1,4 @@
-//! A client before shards that say what a test has them say, when it does.
+//! A client at shards whose words and timing the test decides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Jobs of beanstalkd, by its text protocol.
 //!
-//! What is ready is reserved, many jobs in one exchange. What is delayed, buried, or in a paused tube
-//! cannot be reserved: it is looked at one by one (`peek-...`), which nobody else does to work it.
+//! Ready jobs are reserved, many in one exchange. Jobs that are delayed, buried, or in a paused tube
+//! cannot be reserved: they are looked at one by one (`peek-...`), which no worker does to get jobs.
 
 use std::{
     collections::VecDeque,
@@ -31,12 +31,12 @@ const LINE_BYTES_MAX: u64 = 1_024;
 /// A connection to beanstalkd.
 pub struct Beanstalkd {
     stream: BufReader<TcpStream>,
-    /// What tells this run of this server from all others.
+    /// Distinguishes this run of this server from all others.
     instance: String,
     /// Only these tubes; none of them: all.
     queues: Vec<String>,
     batch: u64,
-    /// What cannot be reserved: looked at when nothing else is left.
+    /// Jobs that cannot be reserved; they are looked at when nothing else is left.
     aside: Option<VecDeque<Aside>>,
     /// Reserved jobs that stay there: they are ready again when the connection ends.
     left: u64,
@@ -193,7 +193,7 @@ impl Beanstalkd {
         let mut taken = vec![];
         for (id, payload) in reserved {
             let stats = self.reply()?;
-            // It is gone already if its time to run was very short.
+            // The job is gone already if its time to run was very short.
             if stats.words[0] == "OK" {
                 taken.push(self.described(id, payload, &stats, Stage::Ready)?);
             }
@@ -301,7 +301,7 @@ impl Other for Beanstalkd {
     fn leave(&mut self, jobs: Vec<Taken<u64>>) -> anyhow::Result<()> {
         match &mut self.aside {
             None => self.left += jobs.len() as u64,
-            // It would be shown again and again, and what stands behind it cannot be seen.
+            // `peek` would show the job again and again, and never those behind it.
             Some(_) if jobs.is_empty() => {}
             Some(aside) => drop(aside.pop_front()),
         }

@@ -9,8 +9,8 @@ const KEY_CHARS_MAX: usize = 255;
 /// A job has at most this many tags, of this many characters each.
 const TAGS_MAX: usize = 64;
 const TAG_CHARS_MAX: usize = 128;
-/// A job may be leased at least so often, if only its failures are limited where it comes from: what
-/// the server's own jobs have.
+/// How often a job may be leased at least, if only its failures are limited where it comes from: the
+/// limit of the server's own jobs.
 const ATTEMPTS_MIN: u32 = 25;
 
 /// A job of another server.
@@ -30,11 +30,11 @@ pub struct Job {
     pub tags: Vec<String>,
 }
 
-/// By what a job that went over already is known here.
+/// The name by which this server recognizes a job that went over already.
 pub enum Name {
     /// An idempotency key of the API. The job is one of the API.
     Key(String),
-    /// What a door of ours calls it. The job is one of that door.
+    /// The job's names in a door of this server. The job is one of that door.
     Door(DoorName),
 }
 
@@ -50,14 +50,14 @@ pub struct DoorName {
     pub door: &'static str,
     /// Its number at the other server.
     pub number: u64,
-    /// When it was made there; or else what tells runs of that server apart.
+    /// When it was made there, or else something that distinguishes runs of that server.
     pub made: String,
     pub uuid: Option<String>,
     /// A key that it has until it is finished, as the door keeps it.
     pub key: Option<Vec<u8>>,
     /// How long it is kept once it is done; none: as jobs of the door are.
     pub keep_ms: Option<u64>,
-    /// When it goes, whatever its status.
+    /// When it is removed, whatever its status.
     pub expires_ms: Option<i64>,
 }
 
@@ -174,7 +174,7 @@ fn instant(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
-/// Those that the API takes.
+/// The tags that the API takes.
 fn tags(wished: &[String]) -> Vec<&str> {
     let mut tags: Vec<&str> = Vec::new();
     for tag in wished {

@@ -1,9 +1,10 @@
 //! `spindle import --from`: takes the waiting jobs out of a running server of another kind.
 //!
-//! Jobs go over in batches. A batch is taken there, so that no worker has it meanwhile; it is
-//! submitted here, each job under a name that says which one it was; and when it is on disk here, it
-//! is deleted there. Whatever is killed in between, no job is lost: what was not deleted is found
-//! again by the next run, and what is here already is known by its name.
+//! Jobs go over in batches. A batch is taken from the other server, so that no worker has it
+//! meanwhile; it is submitted to this server, each job under a name made from its identity there;
+//! and when it is on disk here, it is deleted there. Whichever program is killed in between, no job
+//! is lost: the next run finds jobs again that were not deleted there, and recognizes those that are
+//! here already by their names.
 //!
 //! - `moving`: the move itself, and its counts
 //! - `job`: a job as this server takes it
@@ -39,7 +40,7 @@ use crate::{
 
 /// A server of another kind.
 trait Other {
-    /// What tells it which of its jobs one is.
+    /// Identifies a job at that server.
     type Handle;
 
     /// How its jobs come here.
@@ -48,14 +49,15 @@ trait Other {
     /// How many jobs wait there, by queue and kind.
     fn waiting(&mut self) -> anyhow::Result<Vec<Waiting>>;
 
-    /// Some jobs that wait there, those first that would be worked first. None: there are no more.
-    /// Nobody else gets them until they are removed or left. What cannot be read is said.
+    /// Some jobs that wait there, in the order in which they would be worked. None: there are no
+    /// more. No worker gets them until they are removed or left. Entries that cannot be read are
+    /// reported.
     fn take(&mut self, progress: &Progress) -> anyhow::Result<Vec<Taken<Self::Handle>>>;
 
-    /// Deletes jobs there. How many of them were gone.
+    /// Deletes jobs there. Returns how many of them were gone.
     fn remove(&mut self, jobs: &[Taken<Self::Handle>]) -> anyhow::Result<u64>;
 
-    /// Jobs that stay as they are. They are not taken again.
+    /// Leaves jobs there as they are. They are not taken again.
     fn leave(&mut self, jobs: Vec<Taken<Self::Handle>>) -> anyhow::Result<()>;
 
     /// What is there at the end.
@@ -82,8 +84,7 @@ impl Route {
     /// Whether a job is refused because it is here already.
     fn is_here_by(self, problem: &Problem) -> bool {
         match self {
-            // Something of it has changed: the time it is to run at, or what the other server
-            // notes in it.
+            // The job has changed since: its time to run, or what the other server notes in it.
             Self::Submit => problem.code == "idempotency_key_reused",
             Self::Import => problem.code == "key_taken",
         }
@@ -116,7 +117,7 @@ fn left_there(why: &str, jobs: u64) -> String {
     format!("left there, {why}: {}", grouped(jobs))
 }
 
-/// A job that nobody else gets.
+/// A job that is taken, so that no worker gets it.
 struct Taken<H> {
     handle: H,
     /// What people call it.

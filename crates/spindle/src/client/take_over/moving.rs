@@ -76,7 +76,7 @@ impl Moving {
 
     /// Moves all that waits there.
     pub fn all_of<O: Other>(&mut self, other: &mut O) -> anyhow::Result<()> {
-        // Before anything is taken there.
+        // Checked before anything is taken there.
         batch::send(&self.native, O::ROUTE.path(), &[NOTHING.to_owned()])?;
         let moved = self.batches_of(other);
         self.progress.end();
@@ -93,7 +93,7 @@ impl Moving {
                 return Ok(());
             }
             let (answers, failure) = self.submit(O::ROUTE, &jobs);
-            // Whether the jobs without an answer are here nobody knows: the next run finds out.
+            // It is not known whether jobs without an answer are here: the next run finds out.
             let Sorted { here, refused } = self.sorted(O::ROUTE, jobs, answers);
             self.done.gone += other.remove(&here)?;
             self.done.refused += refused.len() as u64;
@@ -140,8 +140,8 @@ impl Moving {
         sorted
     }
 
-    /// Submits jobs, in as many requests as they need: what became of each, once that is on disk,
-    /// and why there is no answer for the last ones.
+    /// Submits jobs, in as many requests as they need. Returns what became of each, once that is on
+    /// disk, and why there is no answer for the last ones.
     fn submit<H>(&self, route: Route, jobs: &[Taken<H>]) -> (Vec<Answer>, Option<anyhow::Error>) {
         let mut answers = vec![];
         let mut request = Request::default();

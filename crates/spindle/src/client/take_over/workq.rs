@@ -1,9 +1,9 @@
 //! Jobs of Workq, by its text protocol.
 //!
-//! A lease keeps a job from other workers for its TTR, but it is an attempt: if this program is killed
-//! meanwhile, a job on its last one has failed. And it takes whatever is next, also a job of `run`,
-//! whose client waits for its result. So queues with such jobs, and scheduled jobs, are looked at
-//! (`inspect`), and a job is deleted there only if no worker has had it meanwhile.
+//! A lease keeps a job from other workers for its TTR, but it counts as an attempt: if this program is
+//! killed meanwhile, a job on its last attempt has failed. And a lease takes the next job, even one of
+//! `run`, whose client waits for its result. So queues with such jobs, and scheduled jobs, are only
+//! looked at (`inspect`), and a job is deleted there only if no worker has had it meanwhile.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -34,7 +34,7 @@ const PAGE_MAX: u32 = 100;
 pub struct Workq {
     client: Client,
     queues: Vec<String>,
-    /// What is still to be done; none: nobody has looked yet.
+    /// What is still to be done; `None`: not planned yet.
     stretches: Option<Vec<Stretch>>,
     /// Leased jobs that stay: they wait again when their leases end.
     left: HashSet<Uuid>,
@@ -162,7 +162,7 @@ impl Workq {
                 Err(ClientError::Timeout) => break,
                 leased => leased.map_err(explain)?,
             };
-            // It is back already: there is nothing but what stays.
+            // A job that stays has come back already, so only such jobs are left.
             if self.left.contains(&leased.id) {
                 break;
             }
@@ -243,7 +243,7 @@ impl Other for Workq {
     }
 }
 
-/// It is one of `run`.
+/// Whether the job was submitted by `run`, so that a client waits for it.
 fn is_awaited(job: &JobInfo) -> bool {
     job.ttl_ms == 0
 }
@@ -256,7 +256,7 @@ fn described(info: JobInfo, is_leased: bool) -> Taken<Handle> {
     let attempts = info.attempts.saturating_sub(u64::from(is_leased));
     let attempts_left = u64::from(info.attempts_max).saturating_sub(attempts).max(1);
     let limit = |left: u64| u32::try_from(left).unwrap_or(u32::MAX);
-    // The times have whole seconds there: nothing is to go early.
+    // Times have whole seconds there; they are rounded up, so that no job runs early.
     let begins_ms = info.time_ms.unwrap_or(info.created_ms).saturating_add(999);
     let ends_ms = begins_ms.saturating_add(info.ttl_ms);
     let run_at_ms = info.time_ms.filter(|time| *time > now_ms());

@@ -39,7 +39,7 @@ impl Success {
 }
 
 impl Http {
-    /// The door at this URL, spoken to through connections that `line` tells of.
+    /// The door at this URL; `line` learns of the connections to it.
     pub fn new(base: &BaseUrl, line: &Line) -> Self {
         let transport = Transport::new(base.clone());
         Self { transport, line: line.clone(), runtime: OnceLock::new() }

@@ -24,9 +24,9 @@ use crate::{
 
 /// Jobs and queues of one page of a list.
 const PAGE: u32 = 500;
-/// One request waits at most so long, so that a server that went is noticed.
+/// The longest that one request waits, so that a server that has gone is noticed.
 const WAIT_MS_MAX: u64 = 20_000;
-/// What `run` adds has its result kept so long for whoever waits.
+/// How long the result of a job that `run` added is kept for the client that waits for it.
 const KEEP_RUN_MS: u64 = 60_000;
 
 /// A server's native API, one request after the other.
@@ -147,14 +147,14 @@ impl WebSession {
         self
     }
 
-    /// How many jobs a filter means beyond those that were seen.
+    /// How many jobs a filter matches beyond those that were seen.
     fn more_than(&self, seen: u64, filter: &str) -> More {
         let path = format!("/api/v1/jobs?limit=1&count=true{filter}");
         match self.http.ask::<JobPage>(ApiRequest::get(&path)) {
             Ok(JobPage { total: Some(total), total_is_at_least, .. }) => {
                 More { count: total.saturating_sub(seen), is_at_least: total_is_at_least }
             }
-            // A server that does not count. The list is there all the same.
+            // The server does not count. The list itself is complete all the same.
             Ok(_) | Err(_) => More::UNKNOWN,
         }
     }
@@ -193,8 +193,8 @@ impl WebSession {
     }
 }
 
-/// A submit in the trace that this program runs in, if its environment names one: as the commands of
-/// `spindle work` have it. What is malformed is for the server to ignore.
+/// A submit in the trace that this program's environment names, if it names one, as that of the commands
+/// of `spindle work` does. A malformed one is sent too: the server ignores it.
 fn submitting(path: &str) -> ApiRequest<'_> {
     let trace =
         std::env::var("TRACEPARENT").ok().filter(|trace| HeaderValue::from_str(trace).is_ok());
@@ -206,7 +206,7 @@ fn submitting(path: &str) -> ApiRequest<'_> {
 impl Session for WebSession {
     fn greet(&mut self) -> Result<(), AskError> {
         match self.http.ask::<QueuePage>(ApiRequest::get("/api/v1/queues?limit=1")) {
-            // It is a server, and knows who asks: a worker's token need not be for reading.
+            // The server is there and knows the token: a worker's token need not allow reading.
             Err(AskError::Refused { code: Some(code), .. }) if code == "forbidden" => Ok(()),
             answer => answer.map(drop),
         }
@@ -232,7 +232,7 @@ impl Session for WebSession {
 
     fn run(&mut self, job: &NewJob, wait_ms: u32) -> Result<Finished, AskError> {
         let mut spelled = submit(job)?;
-        // It goes with its waiter: if this program is killed, by its time to live.
+        // The job must not outlive this program: if that is killed, the job's time to live ends it.
         spelled.ttl_ms = u64::from(wait_ms) + u64::from(job.ttr_ms) + KEEP_RUN_MS;
         (spelled.keep_ms, spelled.attempts_max) = (KEEP_RUN_MS, Some(1));
         let submitted: Submitted = self.http.ask(submitting("/api/v1/jobs").with(&spelled))?;
@@ -366,7 +366,7 @@ impl Drop for WebSession {
     }
 }
 
-/// Which jobs are wanted, as it stands behind the question mark.
+/// The wanted jobs, as the query part of the URL.
 fn filter_of(wanted: &JobQuery) -> String {
     let queue = wanted.queue.as_ref().map(QueueName::field);
     let statuses: Vec<&str> = wanted.statuses.iter().map(|status| status.word()).collect();
@@ -397,7 +397,7 @@ fn submit(job: &NewJob) -> Result<Submit<'_>, AskError> {
         priority: job.priority,
         ttr_ms: job.ttr_ms,
         ttl_ms: job.ttl_ms,
-        // As long as it would be kept unfinished: whoever adds a job wants its result.
+        // As long as it would be kept unfinished, because a client that adds a job wants its result.
         keep_ms: job.ttl_ms,
         attempts_max: job.attempts_max,
         fails_max: job.fails_max,

@@ -45,7 +45,7 @@ pub fn refusal(status: StatusCode, headers: &HeaderMap, bytes: &[u8], base: &Bas
         )),
         (_, "lease_not_live") => AskError::LeaseLost(Lost::of(reason.as_deref())),
         (_, "lease_gone") => AskError::LeaseLost(Lost::Deleted),
-        // What is asked about is not what is missing.
+        // The job that is missing is one to wait for, not the one that is asked about.
         (404, "after_not_found") => AskError::Refused { text, code: Some(code) },
         (404 | 410, _) => AskError::NotFound,
         (408, _) => AskError::TimedOut,

@@ -67,7 +67,7 @@ pub fn work(args: &WorkArgs) -> anyhow::Result<Code> {
     }
 }
 
-/// The first session. A server that is not there yet is waited for; what will never do is an error.
+/// The first session. Waits for a server that is not there yet; other errors are returned.
 fn first_session(server: &Server, orders: &Orders) -> anyhow::Result<Box<dyn Session>> {
     let mut backoff = Backoff::new();
     let mut has_said_so = false;
@@ -107,7 +107,7 @@ fn watch_signals(orders: &Arc<Orders>) -> anyhow::Result<()> {
     signals::watch(
         move |ending| {
             if !first.has_begun() {
-                // There is nothing to finish: it ends as it would without being watched.
+                // There is no job to finish: the process ends as if signals were not watched.
                 process::exit(ending.code());
             }
             let running = first.stop();

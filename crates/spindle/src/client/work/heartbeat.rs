@@ -1,12 +1,12 @@
-//! Keeps a lease while its command runs, and notices when the job is this worker's no more.
+//! Keeps a lease while its command runs, and notices when this worker has lost the job.
 
 use std::time::Duration;
 
 use super::{link::Link, process::Beat};
 use crate::client::session::{AskError, Leased, Lost};
 
-/// A job that is cancelled or lost is noticed within so long, however long its lease lasts. A beat
-/// is one small record for the server.
+/// A cancelled or lost job is noticed within this time, however long its lease lasts. A beat is one
+/// small record for the server.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// A heartbeat that failed is tried again after at most this.
 const BEAT_AGAIN: Duration = Duration::from_secs(1);
@@ -17,9 +17,9 @@ const EXTEND_MS_MAX: u64 = 31 * 24 * 3_600_000;
 
 /// What a beat may say to people.
 pub enum Noticed {
-    /// The job is this worker's no more.
+    /// This worker does not have the job any more.
     Lost(Lost),
-    /// The lease cannot be extended: it lasts as long as it lasts.
+    /// The lease cannot be extended, and ends at its time.
     CannotExtend(String),
 }
 
@@ -28,7 +28,7 @@ pub struct Heartbeat {
     interval: Duration,
     ttr_ms: u32,
     keep_running: bool,
-    /// There is nothing to keep, or the server does not know how.
+    /// There is no lease to keep, or the server cannot extend it.
     is_stopped: bool,
     lost: Option<Lost>,
 }

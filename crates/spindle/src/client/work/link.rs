@@ -42,7 +42,7 @@ impl<'a> Link<'a> {
             // The server answered the half closed connection by closing it.
             Err(error) if !error.is_answer() && self.orders.is_stopped() => Ok(None),
             Ok(Some(job)) if job.attempt.is_none() => {
-                // The job is here: it is worked on without its number too.
+                // This worker has the job, and works on it even without the attempt's number.
                 let attempt = self.ask(|session| session.attempt(&job)).ok().flatten();
                 Ok(Some(Leased { attempt, ..job }))
             }

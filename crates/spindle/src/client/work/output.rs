@@ -69,7 +69,7 @@ impl Pipes {
         let closed = [
             read("stdout", child.stdout.take(), move |bytes| locked(&keeps_output).keep(bytes))?,
             read("stderr", child.stderr.take(), move |bytes| {
-                // Nobody may read along any more; the job goes on.
+                // Standard error may be closed by now; the job goes on.
                 let _ = io::stderr().write_all(bytes);
                 locked(&keeps_tail).keep(bytes);
             })?,
@@ -77,8 +77,8 @@ impl Pipes {
         Ok(Self { output, tail, closed })
     }
 
-    /// What the command printed, once it has ended. Whether the pipes were closed or that took too
-    /// long: what is there by then counts.
+    /// What the command printed, once it has ended. If the pipes are not closed in time, the output
+    /// counts that has come until then.
     pub fn finish(self) -> Printed {
         let until = Instant::now() + OUTPUT_WITHIN;
         for closed in &self.closed {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{client::session::Leased, queue_name::QueueName};
 
-/// How often it is looked whether what a command started has ended too.
+/// How often to check whether the processes that a command started have ended too.
 const GROUP_LOOK: Duration = Duration::from_millis(10);
 
 /// How a command ended.
@@ -41,7 +41,7 @@ pub struct Ended {
     pub was_killed: bool,
 }
 
-/// What is to become of a command that runs.
+/// What is to happen to a command that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beat {
     /// It goes on, and is asked about again after this time.
@@ -63,7 +63,8 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Runs a command on a job's payload. Calls `beat` when the command still runs after the time that
-/// `beat` said last, `first_beat` at the beginning. Ended, it has `kill_after` to do so.
+/// the last `beat` returned, at first after `first_beat`. A command that is to end has `kill_after`
+/// to do so.
 pub fn run(
     command: &[OsString],
     job: &Leased,
@@ -98,12 +99,12 @@ fn spawn(command: &[OsString], job: &Leased) -> io::Result<Child> {
         .env("SPINDLE_QUEUE", QueueName::of(job.queue.clone()).to_string());
     match job.attempt {
         Some(attempt) => command.env("SPINDLE_ATTEMPT", attempt.to_string()),
-        // Not that of a worker in a job of another worker.
+        // If this worker runs in a job of another worker, the variable is about that job.
         None => command.env_remove("SPINDLE_ATTEMPT"),
     };
     match &job.traceparent {
         Some(trace) => command.env("TRACEPARENT", trace),
-        // That of this worker's own environment says nothing of the job.
+        // The variable of this worker's own environment is not about the job.
         None => command.env_remove("TRACEPARENT"),
     };
     command
@@ -158,7 +159,7 @@ impl Group {
             self.send(Signal::SIGTERM);
             status = self.status_within(kill_after)?;
         }
-        // The command may be gone before what it started.
+        // The command may end before the processes that it started.
         while status.is_some() && self.is_there() {
             if Instant::now() >= deadline {
                 self.send(Signal::SIGKILL);
@@ -267,8 +268,8 @@ mod tests {
         })
     }
 
-    /// Waits until the process that a command named is gone. Dead ones that nobody asked about
-    /// yet are.
+    /// Waits until the process that a command named is gone. One that is dead but was not waited
+    /// for counts as gone.
     fn await_gone(ended: &Ended) {
         let printed = String::from_utf8(ended.printed.output.to_vec()).unwrap();
         let stat = format!("/proc/{}/stat", printed.trim());

@@ -13,7 +13,7 @@ pub enum Outcome {
     Completed,
     /// The attempt failed.
     Failed,
-    /// The job was this worker's no more: whatever the command did counts for nothing.
+    /// This worker did not have the job any more: what the command did does not count.
     Lost(Lost),
     /// The server did not take the result, for this reason.
     Refused(String),

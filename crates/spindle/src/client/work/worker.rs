@@ -101,8 +101,8 @@ impl Work<'_> {
         let ended = process::run(self.command, job, self.orders, self.kill_after, interval, beat);
         let ended_by_itself = ended.as_ref().is_ok_and(|ended| ended.status.code().is_some());
         if self.orders.is_killed() && !ended_by_itself {
-            // Whoever stopped this worker did not judge the job: it goes to another one when its
-            // lease ends.
+            // The command was killed with this worker, so the job has no outcome: another worker
+            // gets it when its lease ends.
             return;
         }
         if let Err(error) = &ended {
@@ -131,7 +131,7 @@ impl Work<'_> {
         }
     }
 
-    /// Brings a result to the server, however often that has to be tried. `noticed` is why the job
+    /// Delivers a result to the server, with as many tries as that takes. `noticed` is why the job
     /// was lost already while the command ran.
     fn deliver(
         &self,

@@ -21,7 +21,8 @@ struct Failing {
     error: &'static str,
 }
 
-/// Jobs that are tried again while nobody looks yet; long enough for their way to show it, for some.
+/// Waits so short that jobs are tried again before anybody looks; the longer one is long enough for
+/// a job's way to show it.
 const AT_ONCE_MS: u64 = 1;
 const SOON_MS: u64 = 1_200;
 /// Jobs that wait for their next try as long as anybody looks.

@@ -1,4 +1,4 @@
-//! Queues as a company has them, from a seed: the same jobs each time, up to the times.
+//! Queues as a company has them, made from a seed: the same jobs each time, except for their times.
 //!
 //! - `payloads`: what jobs of each queue carry
 //! - `failures`: attempts that failed, for as many reasons as there are in a company
@@ -150,7 +150,7 @@ impl Filling {
     fn hold(&mut self) -> Result<(), AskError> {
         for (queue, worker, count) in HELD {
             let jobs = (0..count).map(|at| {
-                // Each import is another customer's: one customer has one at a time.
+                // Each import is for another customer, because a customer has only one at a time.
                 let mut job = self.job(queue, json!({"ttr_ms": HELD_MS}));
                 if queue == "import" {
                     job["payload"]["customer"] = json!(format!("C-{}", 1040 + at));
@@ -202,7 +202,7 @@ impl Filling {
             }
         }
         for at in 0..7 {
-            // Customers that have an import already: the constraint holds these back.
+            // For customers that have an import already, so that the constraint holds these back.
             let mut job = self.job("import", json!({"tags": ["nightly"]}));
             job["payload"]["customer"] = json!(format!("C-{}", 1040 + at % 2));
             jobs.push(job);

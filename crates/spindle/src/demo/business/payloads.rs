@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 
-/// Whatever is random in the demo comes from this number.
+/// The seed of everything random in the demo.
 const SEED: u64 = 14;
 
 const PEOPLE: [&str; 12] = [

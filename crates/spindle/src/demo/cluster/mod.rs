@@ -74,14 +74,14 @@ fn perform(args: &DemoArgs, plan: &Plan, stage: &Stage) -> anyhow::Result<Code> 
     }
     let rows = rounds.play(args.jobs);
     shared.stop();
-    // Without a leader nobody would come to an end soon.
+    // After an error the threads are not waited for: without a leader they would not end soon.
     let rows = rows?;
     crew.join();
     let lost = show::print_table(&rows, &mut io::stdout().lock())?;
     Ok(if lost == 0 { Code::Ok } else { Code::Error })
 }
 
-/// That nobody else has queues in the log: the demo's workers would take their jobs.
+/// Checks that there are no other queues in the log: the demo's workers would take their jobs.
 fn check_is_ours(client: &mut AnyNode) -> anyhow::Result<()> {
     let mut strange = None;
     let asked = client.ask(|node| {

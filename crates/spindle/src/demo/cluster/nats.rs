@@ -16,7 +16,7 @@ use crate::{
     exit::{Code, Failure},
 };
 
-/// Where the program is looked for: Debian's is not in the PATH of everybody.
+/// Where the program is looked for: Debian's is not in every user's PATH.
 const PROGRAMS: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
 /// The first version that can sync before it acknowledges.
 const VERSION_MIN: (u32, u32) = (2, 10);

@@ -20,13 +20,13 @@ use crate::{
     output::grouped,
 };
 
-/// How often it is looked how far the jobs are.
+/// How often to check how far the jobs are.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is said who leads, and how far they are.
+/// How often to print which node leads, and how far the jobs are.
 const SAY: Duration = Duration::from_secs(5);
-/// After so long without any progress it is given up.
+/// After this time without any progress, the demo gives up.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// So many jobs of a route have numbers of their own in each millisecond: no two runs on a log submit
+/// How many numbers for jobs of a route there are in each millisecond, so that no two runs on a log submit
 /// the same job.
 const NUMBERS_PER_MS: u64 = 1_024;
 
@@ -114,7 +114,7 @@ impl<'a> Rounds<'a> {
     /// Kills the leader as a crash would, waits for the next one, and starts the killed one again.
     fn kill_leader(&mut self, now: Numbers) -> anyhow::Result<()> {
         let leader = self.stage.await_leader(self.nodes, None)?;
-        // Whatever was before.
+        // Resets the measurement.
         self.shared.longest_pause();
         let pid = self.stage.kill(leader.name)?;
         let Numbers { accepted, worked, .. } = now;
@@ -129,7 +129,7 @@ impl<'a> Rounds<'a> {
         self.revive()
     }
 
-    /// Another node leads, since it was looked how long nobody was answered.
+    /// Reports that another node leads, and how long clients had no answer meanwhile.
     fn lead(&mut self, leader: Leader) {
         self.leader = leader;
         let ms = grouped(self.shared.longest_pause().as_millis() as u64);
@@ -152,7 +152,7 @@ impl<'a> Rounds<'a> {
         if leader.epoch == self.leader.epoch {
             self.shared.longest_pause();
         } else {
-            // Somebody else had it stop.
+            // The former leader was stopped by someone else, not by the demo.
             self.lead(leader);
         }
         let count = |count: usize| grouped(count as u64);
@@ -161,12 +161,12 @@ impl<'a> Rounds<'a> {
             self.leader.name,
             self.leader.epoch,
             count(self.totals.jobs + now.accepted),
-            // A worker may be done before the submitter has its answer.
+            // A worker may finish a job before the submitter has its answer.
             count(self.totals.jobs - self.totals.lost + now.worked.min(now.accepted)),
             count(self.totals.lost)
         );
         if now.accepted == now.all {
-            // A worker was given one, and the answer to that was lost with the leader.
+            // A job may have been leased to a worker while the answer to that was lost with the leader.
             let left = self.client.unfinished()?;
             line += &format!(
                 "; {left} come back when the leases end that the crash took from their workers"

@@ -1,4 +1,4 @@
-//! A server of the cluster, of the log or a node: what it is started with, also after it was killed.
+//! A server of the cluster, of the log or a node, with its arguments, to start it again after a kill.
 
 use std::{
     ffi::OsString,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it. What it says goes to a file in the folder.
+    /// Starts it. Its output goes to a file in the folder.
     pub fn start(
         name: String,
         program: &Path,
@@ -49,12 +49,12 @@ impl Server {
         Ok(self.process.kill()?)
     }
 
-    /// Whether it runs no more.
+    /// Whether it has ended.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
         Ok(self.process.ended()?.is_some())
     }
 
-    /// That it runs.
+    /// Checks that it runs.
     ///
     /// # Errors
     ///

@@ -33,11 +33,11 @@ use crate::{
 
 /// The nodes.
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
-/// Log servers of the demo's own are tried again so often: of a hundred new clusters of NATS one finds no
-/// peers, and somebody else may take a port first.
+/// How often the start of the demo's own log servers is tried: of a hundred new clusters of NATS one finds
+/// no peers, and another program may take a port first.
 const START_TRIES: u32 = 3;
-/// How often it is looked whether somebody is ready, or leads, and how long in all; and how long when
-/// all of it can be tried again.
+/// How often to check whether a server is ready, or leads, and how many times in all; and how many times
+/// if all of it can be tried again.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_MAX: u32 = 3_000;
 const LOOKS_OF_A_TRY: u32 = 750;
@@ -113,7 +113,7 @@ fn check_folder(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The cluster, for those who have to end it: clones are the same one.
+/// The cluster, shared by all that may have to end it: clones are the same one.
 #[derive(Clone, Default)]
 pub struct Stage(Arc<Mutex<State>>);
 
@@ -173,7 +173,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whom this node knows.
+    /// The cluster as this node sees it.
     fn status(&self) -> Option<Status> {
         self.addresses.http().ask(ApiRequest::get("/api/v1/cluster")).ok()
     }
@@ -207,7 +207,7 @@ impl Stage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the cluster. Who wants to end it meanwhile waits, so it is never long.
+    /// Does something short with the cluster: [`Stage::close`] waits meanwhile.
     fn with<T>(&self, does: impl FnOnce(&mut Cluster) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match &mut *self.locked() {
             State::Open(cluster) => does(cluster),
@@ -259,7 +259,7 @@ impl Stage {
         for name in NODES {
             let node = self.with(|cluster| cluster.start_node(name, &log))?;
             nodes.push(node);
-            // If the log will not do, the first one says so.
+            // If the log cannot be used, the first node reports it.
             self.await_of_all(looks, "no node leads", || leader_of(&nodes, None))?;
         }
         Ok(nodes)
@@ -286,7 +286,7 @@ impl Stage {
         bail!("{in_vain} after {} s", looks * LOOK.as_millis() as u32 / 1_000)
     }
 
-    /// Waits until a node leads, another one than that if it is said, and others say so too.
+    /// Waits until a node leads, other than `after` if that is given, and the other nodes say so too.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl Stage {
         self.with(|cluster| Ok(cluster.server(name)?.id()))
     }
 
-    /// Kills a server with SIGKILL, and waits until it is gone. Which process it was.
+    /// Kills a server with SIGKILL, and waits until it is gone. Returns which process it was.
     pub fn kill(&self, name: &str) -> anyhow::Result<u32> {
         self.with(|cluster| {
             let server = cluster.server(name)?;
@@ -316,7 +316,7 @@ impl Stage {
         })
     }
 
-    /// Starts the servers again that run no more, whoever has ended them; their names, and the new
+    /// Starts servers again that have ended, whoever ended them. Returns their names and the new
     /// processes.
     pub fn revive(&self) -> anyhow::Result<Vec<(String, u32)>> {
         self.with(|cluster| {
@@ -337,7 +337,7 @@ impl Stage {
     }
 }
 
-/// Who leads, if a node does, another one than that if it is said, and all that answer say so.
+/// The leader, if a node other than `after` leads and all nodes that answer say so.
 fn leader_of(nodes: &[Node], after: Option<&str>) -> anyhow::Result<Option<Leader>> {
     let statuses: Vec<Status> = nodes.iter().filter_map(Node::status).collect();
     let is_strange = |heard: &&Heard| heard.live && !NODES.contains(&heard.node.as_str());
@@ -379,7 +379,7 @@ impl Cluster {
         arguments.extend(["--node".into(), name.into(), "--data".into(), folder.join(name).into()]);
         arguments.extend(["--cluster-listen".into(), passage.to_string().into()]);
         let server = Server::start(name.to_owned(), &this_program()?, arguments, folder)?;
-        // The last one started is the first to end: nodes before what keeps their log.
+        // The last server started is the first to end: nodes before the servers of their log.
         self.servers.insert(0, server);
         Ok(Node { name, addresses })
     }

@@ -14,7 +14,7 @@ use spindle_gearman::{
 use super::{Addresses, Submitter, TAKE_WAIT, Taken, Task, Worker};
 use crate::{client::session::AskError, demo::task::TTR_MS};
 
-/// No packet of the demo is nearly as long.
+/// Far more than any packet of the demo has.
 const PACKET_BYTES_MAX: usize = 1 << 20;
 /// A submit is answered once it is on disk; a slow disk has this many times the wait of a worker.
 const ANSWER_WAITS: u32 = 30;
@@ -123,7 +123,7 @@ impl Worker for GearmanWorker {
                         return Ok(Some(Taken { claim, payload }));
                     }
                     Ok(Response::NoJob) => connection.send(&Request::PreSleep)?,
-                    // The end of a job that was another connection's, before the crash.
+                    // An answer to the end of a job that another connection had before the crash.
                     Ok(Response::Error { .. }) => {}
                     Ok(Response::Noop) => connection.send(&Request::Grab(GrabKind::Plain))?,
                     Ok(other) => return Err(unexpected(&other)),
@@ -134,7 +134,7 @@ impl Worker for GearmanWorker {
         })
     }
 
-    /// The protocol has no answer to this: whether it arrived, the account learns from the server.
+    /// The protocol has no answer to this. The account learns from the server whether it arrived.
     fn finish(&mut self, taken: &Taken) -> Result<(), AskError> {
         let handle = Bytes::from(taken.claim.clone());
         let result = Bytes::from_static(b"done");

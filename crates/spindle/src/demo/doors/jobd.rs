@@ -1,9 +1,9 @@
 //! jobd: a client of the server's master.
 //!
-//! A jobd job is a row that waits for somebody to name it; with Spindle as the table that is a
+//! A jobd job is a row that waits until a client names it; with Spindle as the table that is a
 //! parked job. So the submitter puts a parked job in and asks the master for `run-manual`. The
 //! master passes that on to the worker that serves the target, which releases the job and answers
-//! when it has ended, whoever ran it.
+//! when it has ended, no matter which worker ran it.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -26,10 +26,10 @@ use crate::{
 
 /// How long the end of a job is waited for.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(60);
-/// No message of the demo is nearly as long.
+/// Far more than any message of the demo has.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Connects to the master; who answers its requests is the caller's matter.
+/// Connects to the master; the caller has to answer the master's requests.
 pub(super) async fn connect(master: SocketAddr) -> io::Result<(Link, Connection)> {
     let stream = TcpStream::connect(master).await?;
     Link::open(MaybeTls::Plain(stream), MESSAGE_BYTES_MAX)
@@ -47,7 +47,7 @@ fn lost(error: RequestError) -> AskError {
 pub struct JobdSubmitter {
     addresses: Addresses,
     http: Http,
-    /// The job that is there, and was not asked for with success.
+    /// The job that is on the server, but that no `run-manual` has succeeded for.
     parked: Option<(usize, u64)>,
 }
 
@@ -86,7 +86,7 @@ impl JobdSubmitter {
         let part = |part: &str| answer.get(part).and_then(|jobs| jobs.get(&name)).cloned();
         match (part("jobs"), part("errors")) {
             (Some(_), _) => Ok(()),
-            // It was released before the crash, and the answer to that was lost.
+            // The job was released before the crash, and the answer to that was lost.
             (None, Some(Value::String(text))) if text.contains("!= manual") => Ok(()),
             _ => Err(AskError::Failed(format!("run-manual answered {answer}"))),
         }

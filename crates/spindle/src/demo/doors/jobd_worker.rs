@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Targets(Arc<Mutex<Vec<(&'static str, TargetStatus)>>>);
 
 impl Targets {
-    /// Each with how it is at first.
+    /// Each target with its first state.
     pub fn new(targets: impl IntoIterator<Item = (&'static str, TargetStatus)>) -> Self {
         Self(Arc::new(Mutex::new(targets.into_iter().collect())))
     }
@@ -49,7 +49,7 @@ impl Targets {
         self.locked().iter().any(|(name, status)| *name == target && status.paused)
     }
 
-    /// So many jobs of it run now.
+    /// Sets how many jobs of a target run now.
     pub fn run(&self, target: &str, length: usize) {
         let mut targets = self.locked();
         let found = targets.iter_mut().find(|(name, _)| *name == target);
@@ -94,13 +94,13 @@ impl Registration {
     fn serve(&self, node: Addresses, registered: impl FnOnce()) -> io::Result<()> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let served = runtime.block_on(self.serve_once(node, registered));
-        // Waits for the ends of jobs are given up: the thread does not stay for them.
+        // Requests that still wait for ends of jobs are dropped, so that the thread can end.
         runtime.shutdown_background();
         served
     }
 
     /// Registers and answers on a thread of its own, again and again as long as `goes_on` says so, at
-    /// one node after the other; their master is the leader's.
+    /// one node after the other; each node passes it on to the leader's master.
     pub fn keep(
         self,
         nodes: Vec<Addresses>,
@@ -121,7 +121,7 @@ impl Registration {
         spawn(move || {
             let registered = sender.clone();
             let ended = self.serve(server, move || drop(registered.send(Ok(()))));
-            // After the first message nobody receives any more.
+            // After the first message there is no receiver any more.
             let _ = sender.send(ended);
         })?;
         outcome.recv().map_err(io::Error::other)?

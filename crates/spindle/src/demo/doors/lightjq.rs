@@ -94,7 +94,7 @@ impl Worker for LightJqWorker {
         }
         let path = format!("/worker/job?timeout={}", TAKE_WAIT.as_secs());
         let asking = self.signed(ApiRequest::get(&path).waiting(TAKE_WAIT));
-        // A server that was restarted knows no worker.
+        // A restarted server does not know the workers of before.
         let given = self.http.ask_for_any::<Given>(asking);
         let given = given.inspect_err(|_| self.is_registered = false)?;
         Ok(given.map(|given| Taken {

@@ -1,7 +1,7 @@
 //! A submitter and a worker for each protocol, made of the clients that the program has anyway.
 //!
-//! They connect when they are asked first, and anew when they are asked after an error: the server
-//! may have been killed in between.
+//! They connect at the first request, and again at the first request after an error: the server may
+//! have been killed in between.
 //!
 //! - `session`: the native API and Workq, by the sessions of the commands
 //! - `gearman`: by the door's client
@@ -122,7 +122,7 @@ pub struct Taken {
     pub payload: Vec<u8>,
 }
 
-/// Who submits the jobs of a route.
+/// The submitter of a route.
 pub fn submitter(route: &Route, addresses: &Addresses) -> Box<dyn Submitter> {
     match route.submits {
         Door::Api | Door::Workq => Box::new(SessionSubmitter::new(addresses, route.submits)),
@@ -133,8 +133,8 @@ pub fn submitter(route: &Route, addresses: &Addresses) -> Box<dyn Submitter> {
     }
 }
 
-/// Who works them. jobd's worker gets its jobs over the native API, as `jobd` does with
-/// `spindle_url`; what comes through the master is in [`Registration`].
+/// The worker of a route. jobd's worker gets its jobs over the native API, as `jobd` does with
+/// `spindle_url`; requests that come through the master are answered by [`Registration`].
 pub fn worker(route: &Route, addresses: &Addresses) -> Box<dyn Worker> {
     match route.works {
         Door::Gearman => Box::new(GearmanWorker::new(addresses.gearman, route.queue)),
@@ -144,7 +144,7 @@ pub fn worker(route: &Route, addresses: &Addresses) -> Box<dyn Worker> {
     }
 }
 
-/// What the routes' queues need: what a crash takes from its worker comes back soon.
+/// Sets the routes' queues so that a job that a crash took from its worker comes back soon.
 pub fn prepare(http: &Http) -> Result<(), AskError> {
     for route in &ROUTES {
         let path = format!("{}/settings", QueueName::of(route.queue).path());

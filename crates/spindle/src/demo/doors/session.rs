@@ -15,7 +15,7 @@ use crate::{
     queue_name::QueueName,
 };
 
-/// How long a job lives: longer than anybody looks at a demo.
+/// How long a job lives: longer than any demo is watched.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
 /// What Workq answers to an id that it knows.
 const DUPLICATE: &str = "Duplicate job";

@@ -176,7 +176,7 @@ fn a_move_that_was_cut_off_before_the_jobs_were_deleted_there_makes_none_twice()
     client.put("default", "0 0 60", "one");
     client.put("default", "0 0 60", "two");
     client.put("default", "0 3600 60", "later");
-    // Once with those that are ready, once with the other one, whose time is reckoned anew.
+    // Once with the ready jobs, once with the other one, whose time is computed anew.
     for (left, existing) in [(3, 0), (1, 0)] {
         let (code, done, said) = import(&new, &cut_at("delete", &old.address), &[]);
         assert_eq!((code, &done["existing"]), (1, &json!(existing)), "{said}");
@@ -215,7 +215,7 @@ fn a_job_of_beanstalkd_is_there_once_whatever_is_killed_in_the_middle() {
         let import = Interrupted { kind, old: &old.address, mark: "delete ", request, victim };
         import.run(&mut new, &on_disk, || {});
     }
-    // What a connection that has gone had reserved is ready again in a moment.
+    // Jobs that a closed connection had reserved are ready again in a moment.
     while client.jobs() > 0 {
         let (code, _, said) = import(&new, &old.address, &[]);
         assert_eq!(code, 0, "{said}");

@@ -120,7 +120,7 @@ fn background_jobs_of_gearmand_go_over_with_priority_and_unique() {
     assert_eq!(resize, wanted.map(|(payload, priority)| (payload.to_owned(), json!(priority))));
     assert!(jobs(&new, "mail").iter().all(|job| job["door"] == "gearman"));
 
-    // Whoever submits them to the Gearman door joins them, and its workers get them.
+    // A client that submits them to the Gearman door joins them, and its workers get them.
     background(&mut here, "mail", "order-1", "again");
     background(&mut here, "mail", "-", "by payload");
     let mail: Vec<_> = payloads(&new, "mail").into_iter().collect();

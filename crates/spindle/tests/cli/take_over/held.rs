@@ -128,7 +128,7 @@ impl Held {
 fn carry(mut client: TcpStream, mut server: TcpStream, gate: &Mutex<Gate>) {
     let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
     let answering = thread::spawn(move || {
-        // Both fail when a side is gone, which the other one is to see.
+        // Both fail when one side is gone, and the other side has to notice that.
         let _ = io::copy(&mut answers, &mut back);
         let _ = back.shutdown(Shutdown::Both);
     });

@@ -216,7 +216,7 @@ fn only_the_queues_that_are_asked_for_go_over() {
     assert!(said.contains("left there, of other queues: 1"), "{said}");
     // One whose time has come is due at once.
     assert!(jobs(&new, "mail").iter().all(|job| job["status"] == "ready"));
-    // What a run that was killed had begun is finished, whichever queues this one is to take from.
+    // A run finishes what a killed one had begun, whichever queues it is to take from itself.
     old.ask::<u64>(&["ZADD", "schedule:spindle-import", "2", &entry("fax", 6)]);
     let (_, done, said) = import(&new, &old.address, &["--queue", "mail"]);
     assert_eq!(done, counts(&[("imported", 1), ("left", 1)]), "{said}");

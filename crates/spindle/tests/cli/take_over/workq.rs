@@ -84,7 +84,7 @@ fn jobs_of_workq_go_over_with_their_uuids() {
     assert_eq!(at(later, "expires_at"), due_ms + 5_999);
     let lives_ms = at(first, "expires_at") - at(first, "created_at");
     assert!((3_590_000..=3_601_000).contains(&lives_ms), "{lives_ms}");
-    // Its clients find it here by the name that they gave it.
+    // Clients find the job on the new server by the id that they gave it.
     let mut here = client(&new);
     assert_eq!(here.lease(&["mail"], 0).unwrap().id, limited.id);
     here.complete(limited.id, "done").unwrap();
@@ -173,7 +173,7 @@ fn a_job_of_workq_is_there_once_whatever_is_killed_in_the_middle() {
         let import = Interrupted { kind: "workq", old: &address, mark: "delete ", request, victim };
         import.run(&mut new, &on_disk, || {});
     }
-    // What was leased when it was killed waits again when its lease ends.
+    // Jobs that were leased at the kill wait again when their leases end.
     while there.inspect_queue("mail").is_ok_and(|queue| queue.ready + queue.scheduled > 0)
         || payloads(&new, "mail").len() < 300
     {

@@ -39,7 +39,7 @@ impl Limits {
 /// conversation, most of them after an error packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DraftError {
-    /// The packet does not begin with [`MAGIC`]: the peer has lost its place.
+    /// The packet does not begin with [`MAGIC`]: the peer is out of step.
     #[error("not the draft's magic")]
     WrongMagic,
     /// The packet says that it is longer than the limit.
@@ -48,10 +48,10 @@ pub enum DraftError {
         /// The length in its header.
         bytes: u32,
     },
-    /// No such type, or not one that this side sends.
+    /// There is no such type, or it is one that clients do not send.
     #[error("unknown packet type {0:#04x}")]
     UnknownType(u8),
-    /// The data is not what the type has.
+    /// The data does not fit the type.
     #[error("malformed packet of type {0:#04x}")]
     Malformed(u8),
     /// An earlier error has ended the conversation.
@@ -168,7 +168,7 @@ fn read(kind: u8, mut data: Bytes, limits: &Limits) -> Result<Request, DraftErro
     }
 }
 
-/// No names at all is a worker that can do nothing. One NUL behind the last name is taken.
+/// Without any names the worker can do nothing. One NUL behind the last name is accepted.
 fn read_names(mut data: Bytes, limits: &Limits) -> Option<Vec<Bytes>> {
     let mut names = Vec::new();
     while !data.is_empty() {

@@ -43,7 +43,8 @@ pub struct NewJob {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields have the draft's own names")]
 pub enum Request {
-    /// 0x00: nothing. The draft has it from the server only; from a client it is a sign of life.
+    /// 0x00: nothing. In the draft only the server sends it; from a client it is taken as a sign of
+    /// life.
     Noop,
     /// 0x01: the names of jobs that the worker can do, 1 to 512 bytes each. A later one replaces
     /// it.
@@ -68,7 +69,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether answering it may change something: then it waits while the log has no room.
+    /// Whether answering it may change something. Such a request waits while the log has no room.
     pub fn is_change(&self) -> bool {
         matches!(
             self,

@@ -50,7 +50,7 @@ pub struct Gearman {
     worker: Connection,
     admin: Admin,
     queues: Vec<String>,
-    /// The functions that are still to be done, the present one first; none: nobody has looked yet.
+    /// The functions that are still to be done, the present one first; `None`: not asked for yet.
     functions: Option<VecDeque<String>>,
     foreground: Foreground,
     /// Jobs that the server here refused.
@@ -65,7 +65,7 @@ pub struct Gearman {
 #[derive(Default)]
 struct Foreground {
     handles: HashSet<Vec<u8>>,
-    /// They are known up to the job of this number.
+    /// The handles are complete up to the job of this number.
     known: Option<u64>,
 }
 
@@ -112,8 +112,8 @@ impl Gearman {
         Ok(functions)
     }
 
-    /// Says that the worker can do this function only, or none. What it has of another one waits
-    /// again for other workers.
+    /// Says that the worker can do this function only, or none. Jobs of another function that it has
+    /// wait for other workers again.
     fn can_do(&mut self, function: Option<&String>) -> anyhow::Result<()> {
         self.send(&Request::ResetAbilities)?;
         if let Some(function) = function {
@@ -226,8 +226,8 @@ impl Gearman {
         })
     }
 
-    /// What tells a job from those of the same number in other runs of a server, and on others: the
-    /// process of the server, and what the job is.
+    /// Distinguishes a job from those of the same number in other runs of a server and on other
+    /// servers, by the process of the server and by the job's handle, function and unique.
     fn mark(&self, job: &Assignment, unique: &[u8]) -> String {
         let digest = digest(&[&job.handle, &job.function, unique]);
         format!("gearmand-{}-{}", self.admin.pid(), &digest[..16])
@@ -314,7 +314,7 @@ impl Other for Gearman {
     }
 }
 
-/// By which key the Gearman door knows a job, so that what is submitted there joins it: the unique
+/// The key by which the Gearman door knows a job, so that a later submit there joins it: the unique
 /// and the function, or what stands for the payload.
 fn key(job: &Assignment, unique: &[u8]) -> Option<Vec<u8>> {
     let function = &job.function[..];

@@ -1,5 +1,5 @@
-//! The priorities of jobs that were taken: gearmand does not say them of a job, but it counts the
-//! waiting jobs of each priority.
+//! The priorities of jobs that were taken: gearmand does not tell a job's priority, but it counts
+//! the waiting jobs of each priority.
 
 use std::collections::HashMap;
 

@@ -26,7 +26,7 @@ const IN_FLOW: &str = "parts of flows, which their workers have to finish";
 const OF_SCHEDULER: &str = "made by job schedulers (`spindle cron` puts schedules here)";
 const FOR_CHILDREN: &str = "waiting for other jobs of their flows";
 
-/// Of which hash a field of BullMQ's is, when its name there is a short one.
+/// The short names that some fields of a job have in its hash, with their long ones.
 const NAMES: [(&str, &str); 6] = [
     ("atm", "attemptsMade"),
     ("ats", "attemptsStarted"),
@@ -39,9 +39,9 @@ const NAMES: [(&str, &str); 6] = [
 const TEXTS: [&str; 6] =
     ["name", "failedReason", "parentKey", "repeatJobKey", "deduplicationId", "processedBy"];
 
-/// Deletes held jobs as BullMQ removes jobs: with all of their keys, with the deduplication they
-/// stand for, and with an event. Arguments: what the keys begin with, LREM or ZREM, the state, the
-/// ids. How many were there.
+/// Deletes held jobs as BullMQ removes jobs: with all of their keys, with their deduplication, and
+/// with an event. Arguments: what the keys begin with, LREM or ZREM, the state, the ids. Returns how
+/// many were there.
 const REMOVE: &str = "\
 local prefix, rem, state, count = ARGV[1], ARGV[2], ARGV[3], 0
 for i = 4, #ARGV do
@@ -121,7 +121,7 @@ impl Layout for BullMq {
     }
 }
 
-/// What shows a job, and how many keys it has of other jobs of a flow.
+/// The commands that show a job, and count the keys it has about other jobs of its flow.
 fn asked_of(key: &[u8]) -> (Cmd, Cmd) {
     let (mut hash, mut flow) = (redis::cmd("HGETALL"), redis::cmd("EXISTS"));
     hash.arg(key);
@@ -239,7 +239,7 @@ impl BullMq {
             queue: queue.into_bytes(),
             payload: whole(id, fields)?,
             is_json: true,
-            // The lowest number goes first there, and none before all.
+            // The lowest number goes first there, and jobs without a number go before all others.
             priority: -i64::try_from(number("priority")).unwrap_or(i64::MAX),
             stage: match place.state {
                 "delayed" => {
@@ -295,7 +295,7 @@ fn backoff(said: &Value, failed: u64) -> Backoff {
     let delay = said.as_f64().or(said["delay"].as_f64()).unwrap_or(0.0) as u64;
     let jitter = said["jitter"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0);
     let is_exponential = said["type"] == "exponential";
-    // The failures it has had count.
+    // Earlier failures have lengthened the wait already.
     let grown = if is_exponential { failed.min(40) as u32 } else { 0 };
     Backoff {
         base_ms: delay.saturating_mul(1 << grown).min(BACKOFF_MAX_MS),

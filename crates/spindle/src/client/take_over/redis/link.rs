@@ -20,7 +20,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// A connection to a Redis.
 pub struct Link {
     connection: Connection,
-    /// Where it is, without who comes.
+    /// Where it is, without user and password.
     place: String,
 }
 

@@ -1,9 +1,8 @@
 //! Jobs that a library keeps in a Redis.
 //!
-//! Where jobs wait there are lists and sorted sets, of which everybody takes what he wants. So a batch
-//! is taken by moving its entries, in one step, to a key beside theirs whose name ends in
-//! `:spindle-import`, where no worker looks. What a run that was killed has left there is taken up by
-//! the next one.
+//! Jobs wait in lists and sorted sets, which every client may take from. So a batch is taken by moving
+//! its entries, in one step, to a key beside theirs whose name ends in `:spindle-import`, where no
+//! worker looks. The next run takes up what a run that was killed has left there.
 
 mod bullmq;
 mod link;
@@ -43,7 +42,7 @@ pub trait Layout: Sized {
     /// Whether jobs of a queue are wanted.
     fn wants(&self, queue: &[u8]) -> bool;
 
-    /// Deletes jobs whose entries are held. How many of them were there.
+    /// Deletes jobs whose entries are held. Returns how many of them were there.
     fn remove(&self, link: &mut Link, place: &Place, entries: &[Vec<u8>]) -> anyhow::Result<u64>;
 
     /// How many jobs workers have.
@@ -95,7 +94,7 @@ pub enum Found {
     Unreadable(String),
     /// A job that is to stay there.
     Stays(&'static str),
-    /// Nothing that concerns anybody.
+    /// An entry that stands for nothing.
     Nothing,
 }
 
@@ -110,9 +109,9 @@ pub struct Redis<L> {
     at: usize,
     /// How many entries of it are passed over.
     skip: usize,
-    /// This round through all places has found something.
+    /// Whether this round through all places has found something.
     has_found: bool,
-    /// What was looked at and stays, by its hash.
+    /// Hashes of the entries that were looked at and stay.
     passed: HashSet<u64>,
     unreadable: u64,
     /// Entries that stand for nothing.
@@ -190,7 +189,7 @@ impl<L: Layout> Redis<L> {
         }
         self.skip += count - jobs.len();
         let taken = self.link.claim(place, jobs)?;
-        // What it is counts from the moment on at which nobody else could change it.
+        // Read again now, because from here on no other program can change the entries.
         let Described { jobs, others } = self.described(place, taken)?;
         self.link.give_back(place, &others)?;
         Ok(Some(jobs))
@@ -375,7 +374,7 @@ impl Link {
         Ok(members.into_iter().rev().map(|bytes| Entry { bytes, score: 0.0 }).collect())
     }
 
-    /// Takes entries, so that nobody else gets them. Those that were still there.
+    /// Takes entries, so that no worker gets them. Returns those that were still there.
     fn claim(&mut self, place: &Place, entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
         if entries.is_empty() {
             return Ok(entries);

@@ -11,7 +11,7 @@ use crate::{
     client::take_over::job::{Job, Name, Stage, Tries, key_of},
 };
 
-/// How often Sidekiq tries a job again that says only that it is to be tried again.
+/// How often Sidekiq retries a job that asks for retries without a number.
 const RETRIES: u64 = 25;
 
 /// Deletes held entries of a list: how many were there.
@@ -33,7 +33,7 @@ pub struct Sidekiq {
     queues: Vec<String>,
 }
 
-/// A job, as far as it matters to whom it goes.
+/// The parts of a job that matter for where it goes.
 #[derive(Deserialize)]
 struct Item {
     class: String,
@@ -142,7 +142,7 @@ impl Item {
             Value::Bool(true) => RETRIES,
             other => other.as_u64().unwrap_or(0),
         };
-        // The first failure makes it 0.
+        // The first failure sets the count to 0.
         let failed = self.retry_count.map_or(0, |count| count.saturating_add(1));
         Tries::of_fails(retries.saturating_add(1).saturating_sub(failed))
     }
