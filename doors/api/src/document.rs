@@ -124,6 +124,8 @@ fn formats() -> [(&'static str, Value); 19] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use spindle_core::queue::QUEUE_NAME_BYTES_MAX;
     use spindle_engine::FINGERPRINT_CHARS_MAX;
     use utoipa::PartialSchema;
@@ -220,6 +222,23 @@ mod tests {
         let summaries: Vec<_> = operations.filter_map(|it| it["summary"].as_str()).collect();
         assert!(summaries.len() > 40, "{summaries:?}");
         assert!(summaries.iter().all(|summary| !summary.contains('`')), "{summaries:?}");
+    }
+
+    #[test]
+    fn each_action_of_a_bulk_has_its_fields() {
+        let document = document(&described().split_for_parts().1);
+        let schemas = &document["components"]["schemas"];
+        let branches = schemas["BulkBody"]["anyOf"].as_array().unwrap().iter();
+        let named = branches.flat_map(|it| {
+            let action = &it["properties"]["action"];
+            let listed = action["enum"].as_array().into_iter().flatten();
+            listed.chain(action.get("const")).filter_map(Value::as_str)
+        });
+        let named: BTreeSet<_> = named.collect();
+        let actions = schemas["Action"]["enum"].as_array().unwrap().iter();
+        let actions: BTreeSet<_> = actions.filter_map(Value::as_str).collect();
+        assert!(actions.contains("undo"), "{actions:?}");
+        assert_eq!(named, actions);
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn bulk() -> Vec<Value> {
     };
     let mut others = unsaid(&["queue", "queue_base64", "priority", "run_at"]);
     others["properties"]["action"] =
-        json!({ "enum": ["cancel", "delete", "retry", "park", "release"] });
+        json!({ "enum": ["cancel", "delete", "retry", "park", "release", "undo"] });
     vec![
         edit("queue", "string", &["queue_base64"]),
         edit("queue_base64", "string", &["queue"]),
