@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_no_host_is_no_page() {
+    fn a_request_without_a_host_has_no_origin_of_its_own() {
         assert!(own(&[], None));
         assert!(!own(&[("origin", "http://localhost:7420")], None));
         assert!(!own(&[("sec-fetch-site", "cross-site")], None));

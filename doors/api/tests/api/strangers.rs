@@ -27,7 +27,7 @@ async fn only_known_names_reach_the_server() {
     }
     let answer = bench.send(Request::get("/healthz").body(Body::empty()).unwrap()).await;
     answer.is_problem(400, "bad_request");
-    // As load balancers ask whether a server is well: no browser can.
+    // Health checks of load balancers come like this. Browsers cannot send it.
     let old = Request::get("/healthz").version(Version::HTTP_10).body(Body::empty());
     assert_eq!(bench.send(old.unwrap()).await.status, StatusCode::OK);
     let two = Request::get("/healthz").header(header::HOST, "localhost");
