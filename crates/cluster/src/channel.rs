@@ -321,7 +321,8 @@ mod tests {
         let listener = ListenerTls::Required(ours.loaded());
         let tls = NodeTls::new(listener, Trust::File(file.path().to_owned())).unwrap();
         let (address, _served) = leader(required(&others)).await;
-        echoed(&tls, &address.to_string(), Channel::Encrypted).await.unwrap_err();
+        let refused = echoed(&tls, &address.to_string(), Channel::Encrypted).await.unwrap_err();
+        assert!(refused.to_string().ends_with("with --cluster-ca-file"), "{refused}");
 
         std::fs::write(file.path(), "no certificate").unwrap();
         tls.reload().unwrap_err();
