@@ -132,6 +132,9 @@ struct TortureArgs {
     /// Program to start instead of the release build; it gets `serve` and its flags
     #[arg(long, value_name = "PROGRAM")]
     server_cmd: Option<PathBuf>,
+    /// With the programs that `test` has built
+    #[arg(long, hide = true, conflicts_with = "server_cmd")]
+    built: bool,
 }
 
 fn main() -> ExitCode {
@@ -210,30 +213,7 @@ fn test(long: bool) -> Result<()> {
     }
     run_tests(&mut steps, programs, built);
     if built {
-        steps.run("benchmark suites", benchmark_suites);
-        for mode in Mode::value_variants().iter().copied() {
-            let name = format!("torture: {}", mode.name());
-            if let Some(reason) = mode.impossible_here() {
-                steps.skip(name, reason);
-                continue;
-            }
-            steps.run(name, || {
-                let (program, library) = (Build::Debug.path("spindle")?, library(Build::Debug)?);
-                let seconds = match mode {
-                    Mode::Cluster => SMOKE_SECONDS_OF_CLUSTER,
-                    _ => SMOKE_SECONDS,
-                };
-                let (cycles, seed, logs) = (SMOKE_CYCLES, 1, vec![LogKind::Nats]);
-                let options = Options { cycles, seconds, seed, program, library, logs, shards: 1 };
-                println!("{}", torture::run(mode, &options)?);
-                if mode == Mode::Cluster {
-                    let logs = vec![LogKind::Pgsql];
-                    let of_shards = Options { shards: SMOKE_SHARDS, logs, ..options };
-                    println!("{}", torture::run(mode, &of_shards)?);
-                }
-                Ok(())
-            });
-        }
+        run_loads(&mut steps);
     }
     if long && steps.run("cargo-fuzz", fuzz::install) {
         for name in fuzz::targets()? {
@@ -259,9 +239,10 @@ fn run_tests(steps: &mut Steps, programs: Vec<Program>, built: bool) {
     all.extend(programs);
     eprintln!("==> {} programs side by side", all.len());
     let began = Instant::now();
-    let (of_tests, others): (Vec<_>, Vec<_>) = side_by_side::run(all, side_by_side::at_a_time())
-        .into_iter()
-        .partition(|ended| tests.contains(&ended.name));
+    // One more than there are processors, because most of them mostly wait.
+    let ended = side_by_side::run(all, side_by_side::processors() + 1);
+    let (of_tests, others): (Vec<_>, Vec<_>) =
+        ended.into_iter().partition(|ended| tests.contains(&ended.name));
     let failures = of_tests.iter().filter_map(|ended| {
         let error = ended.outcome.as_ref().err()?;
         Some(format!("{}:\n{error:#}", ended.name))
@@ -274,13 +255,68 @@ fn run_tests(steps: &mut Steps, programs: Vec<Program>, built: bool) {
     }
 }
 
+/// Runs the benchmark suites and the torture of each mode, with the programs that were built. They put servers under
+/// load, so there are no more of them at a time than processors.
+fn run_loads(steps: &mut Steps) {
+    let mut possible = Vec::new();
+    for mode in Mode::value_variants().iter().copied() {
+        match mode.impossible_here() {
+            Some(reason) => steps.skip(format!("torture: {}", mode.name()), reason),
+            None => possible.push(mode),
+        }
+    }
+    match loads(&possible) {
+        Ok(programs) => {
+            eprintln!("==> {} programs with load, side by side", programs.len());
+            for ended in side_by_side::run(programs, side_by_side::processors()) {
+                steps.note(ended.name, ended.took, ended.outcome);
+            }
+        }
+        Err(error) => {
+            steps.note("benchmark suites and torture".to_owned(), Duration::ZERO, Err(error));
+        }
+    }
+}
+
+/// The benchmark suites and the torture of these modes; those that take longest first.
+fn loads(modes: &[Mode]) -> Result<Vec<Program>> {
+    // Each suite runs with a few jobs, against the real peers; nothing is judged.
+    let target = root().join("target");
+    let suites = ["suite", "--quick", "--dir", &target.to_string_lossy()];
+    let mut all = vec![program("benchmark suites", Build::Debug.path("spindle-bench")?, &suites)];
+    let cycles = SMOKE_CYCLES.to_string();
+    for mode in modes.iter().rev() {
+        let mut add = |name: &str, seconds: f64, others: &[&str]| -> Result<()> {
+            let (mode, seconds) = (mode.name(), seconds.to_string());
+            let mut arguments = vec!["torture", "--built", "--mode", &mode];
+            arguments.extend(["--cycles", &cycles, "--seconds", &seconds]);
+            arguments.extend(others);
+            all.push(program(&format!("torture: {name}"), workspace::itself()?, &arguments));
+            Ok(())
+        };
+        if *mode == Mode::Cluster {
+            let shards = SMOKE_SHARDS.to_string();
+            add("cluster on NATS", SMOKE_SECONDS_OF_CLUSTER, &["--log", "nats"])?;
+            let of_shards = ["--log", "pgsql", "--shards", &shards];
+            add("cluster on PostgreSQL", SMOKE_SECONDS_OF_CLUSTER, &of_shards)?;
+        } else {
+            add(&mode.name(), SMOKE_SECONDS, &[])?;
+        }
+    }
+    Ok(all)
+}
+
+fn program(name: &str, path: PathBuf, arguments: &[&str]) -> Program {
+    let mut command = Command::new(path);
+    command.args(arguments).current_dir(root());
+    Program { name: name.to_owned(), command }
+}
+
 /// The steps that run beside the tests, with the programs that were built; the longest ones first.
 fn with_programs() -> Result<Vec<Program>> {
     let mut all = Vec::new();
-    let mut add = |name: &str, program: PathBuf, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(root());
-        all.push(Program { name: name.to_owned(), command });
+    let mut add = |name: &str, path: PathBuf, arguments: &[&str]| {
+        all.push(program(name, path, arguments));
     };
     for language in Language::value_variants() {
         let known = language.to_possible_value().context("it has a name")?;
@@ -316,13 +352,6 @@ fn measures_workers(args: &[String]) -> bool {
     names_workers || !(asks || args.iter().any(of_one))
 }
 
-/// Each suite runs with a few jobs, against the real peers; nothing is judged.
-fn benchmark_suites() -> Result<()> {
-    let target = root().join("target");
-    let program = Build::Debug.path("spindle-bench")?;
-    call(program, &["suite", "--quick", "--dir", &target.to_string_lossy()])
-}
-
 /// Tests what raises the alerts that come with the server, and what does not.
 fn alert_rules() -> Result<()> {
     let folder = root().join("deploy/prometheus");
@@ -341,14 +370,17 @@ fn api_properties(seed: u64, server: &Path) -> Result<()> {
 }
 
 fn torture(args: &TortureArgs) -> Result<()> {
+    let build = if args.built { Build::Debug } else { Build::Release };
     let program = match &args.server_cmd {
         Some(program) => {
-            Build::Release.make(&["spindle-powercut"])?;
+            build.make(&["spindle-powercut"])?;
             program.canonicalize().with_context(|| format!("{}", program.display()))?
         }
         None => {
-            Build::Release.make(&["spindle", "spindle-powercut"])?;
-            Build::Release.path("spindle")?
+            if !args.built {
+                build.make(&["spindle", "spindle-powercut"])?;
+            }
+            build.path("spindle")?
         }
     };
     let options = Options {
@@ -356,7 +388,7 @@ fn torture(args: &TortureArgs) -> Result<()> {
         seconds: args.seconds,
         seed: args.seed,
         program,
-        library: library(Build::Release)?,
+        library: build.path("libspindle_powercut.so")?,
         logs: args.log.map_or_else(|| LogKind::value_variants().to_vec(), |log| vec![log]),
         shards: args.shards,
     };
@@ -374,10 +406,6 @@ fn torture(args: &TortureArgs) -> Result<()> {
         println!("{}", torture::run(mode, &options)?);
     }
     Ok(())
-}
-
-fn library(of: Build) -> Result<PathBuf> {
-    of.path("libspindle_powercut.so")
 }
 
 #[cfg(test)]
@@ -403,5 +431,25 @@ mod tests {
         assert!(parsed("xtask torture --mode power-os --cycles 1").is_ok());
         assert!(parsed("xtask torture --mode cluster --log pgsql").is_ok());
         assert!(parsed("xtask torture --mode gently").is_err());
+    }
+
+    #[test]
+    fn all_modes_are_tortured_by_commands_that_are_understood() {
+        let programs = loads(Mode::value_variants()).unwrap();
+        let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+        for mode in Mode::value_variants() {
+            let step = format!("torture: {}", mode.name());
+            let on_a_log = format!("{step} on ");
+            let is_one = |name: &&&str| **name == step || name.starts_with(&on_a_log);
+            let wanted = if *mode == Mode::Cluster { 2 } else { 1 };
+            assert_eq!(names.iter().filter(is_one).count(), wanted, "{step} of {names:?}");
+        }
+        for torture in &programs[1..] {
+            let arguments = torture.command.get_args().map(|argument| argument.to_string_lossy());
+            let line = std::iter::once("xtask".into()).chain(arguments);
+            let chore = Cli::try_parse_from(line.map(|word| word.into_owned())).unwrap().chore;
+            let Chore::Torture(args) = chore else { panic!("{} is a torture", torture.name) };
+            assert!(args.built && args.mode.is_some() && args.cycles == SMOKE_CYCLES);
+        }
     }
 }

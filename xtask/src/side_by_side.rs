@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::num::NonZero;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
@@ -61,9 +62,9 @@ fn run_one(Program { name, mut command }: Program) -> Ended {
     Ended { name, took, outcome }
 }
 
-/// How many programs are run at a time: one more than there are processors.
-pub fn at_a_time() -> usize {
-    thread::available_parallelism().map_or(2, |processors| processors.get() + 1)
+/// How many processors there are.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Builds all tests of the workspace. Returns their programs, as `cargo test` would run them: those of the
