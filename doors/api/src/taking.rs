@@ -154,7 +154,10 @@ impl Claim {
             Some(true) => existing,
             Some(false) => {
                 let detail = "the idempotency key came with another request before: use a new one";
-                Err(Problem::new(Code::KeyReused, detail).with("job", other.0))
+                let problem = Problem::new(Code::KeyReused, detail);
+                // The client may submit to this queue, but it may know nothing of another one.
+                let is_of_own_queue = image.queue == job.submit.queue;
+                Err(if is_of_own_queue { problem.with("job", other.0) } else { problem })
             }
             None if self.mode == UniqueMode::Existing => existing,
             None if self.mode == UniqueMode::Replace => {

@@ -111,8 +111,8 @@ pub(crate) struct RemovedWorker {
 pub(crate) struct Entered {
     /// Nobody pushes to it yet: the caller has to.
     pub to_serve: bool,
-    /// A worker with the same address: the program that listens there now knows nothing of its
-    /// jobs.
+    /// A worker of the same client with the same address: the program that listens there now knows
+    /// nothing of its jobs.
     pub replaced: Option<RemovedWorker>,
 }
 
@@ -133,7 +133,8 @@ pub(crate) struct Registry {
 impl Registry {
     /// Registers a worker, or registers it anew: then it keeps its jobs. None: there are too many.
     pub fn enter(&mut self, id: WorkerId, profile: Profile, now_ms: u64) -> Option<Entered> {
-        let replaced = self.at(profile.target.as_ref()).filter(|other| *other != id);
+        let replaced =
+            self.at(profile.target.as_ref(), &profile.login).filter(|other| *other != id);
         if self.workers.len() >= WORKERS_MAX && replaced.is_none() && !self.has(id) {
             return None;
         }
@@ -161,10 +162,14 @@ impl Registry {
         Some(Entered { to_serve, replaced })
     }
 
-    fn at(&self, target: Option<&Target>) -> Option<WorkerId> {
+    /// The worker with this address that a client may act for. Another client's stays: an address
+    /// is no secret, and programs behind one proxy have the same.
+    fn at(&mut self, target: Option<&Target>, login: &Login) -> Option<WorkerId> {
         let target = target?;
         let there = |worker: &Worker| worker.profile.target.as_ref() == Some(target);
-        self.workers.iter().find(|(_, worker)| there(worker)).map(|(id, _)| *id)
+        let there: Vec<WorkerId> =
+            self.workers.iter().filter(|(_, worker)| there(worker)).map(|(id, _)| *id).collect();
+        there.into_iter().find(|id| self.may_speak_for(*id, login))
     }
 
     /// Whether a worker is registered.

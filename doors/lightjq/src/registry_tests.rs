@@ -126,6 +126,26 @@ fn who_comes_to_an_address_takes_the_place_of_who_was_there() {
 }
 
 #[test]
+fn a_client_takes_the_place_of_its_own_worker_alone() {
+    let tokens = spindle_testkit::TokensFile::of_all_roles();
+    let access = tokens.access(true);
+    let of = |token: &str| {
+        let mut login = access.login(None);
+        login.present(token.as_bytes()).unwrap();
+        Profile { login, ..profile(1, Some("http://127.0.0.1:1")) }
+    };
+    let mut registry = Registry::default();
+    let ids = [WorkerId::random(), WorkerId::random(), WorkerId::random()];
+    assert!(registry.enter(ids[0], of("work"), 0).unwrap().replaced.is_none());
+    let neighbour = registry.enter(ids[1], of("mine.work"), 1).unwrap();
+    assert!(neighbour.replaced.is_none() && neighbour.to_serve);
+    assert!(registry.has(ids[0]));
+    let replaced = registry.enter(ids[2], of("work"), 2).unwrap().replaced;
+    assert_eq!(replaced.map(|worker| worker.id), Some(ids[0]));
+    assert!(registry.has(ids[1]));
+}
+
+#[test]
 fn a_worker_that_gives_up_its_address_is_served_no_more_and_can_be_again() {
     let mut registry = Registry::default();
     let url = Some("http://127.0.0.1:1");

@@ -144,9 +144,14 @@ pub(crate) async fn open(
         Err(Refused::Rejected(Rejection::KeyTaken(id))) => (StatusCode::OK, id),
         Err(refused) => return Err(refused.into()),
     };
-    let batch = found(&api, &mut pass, id).await?;
-    if batch.queue != wanted.queue || batch.parent != parent.map_or(0, |parent| parent.0) {
-        let detail = format!("batch {id} has the key, and another queue or parent");
+    let batch = api.bridge().durable(api.engine().batches().get(id)).await;
+    let batch = batch.ok_or(Rejection::NoBatch(id))?;
+    // The client may open batches of this queue, but it may know nothing of another one.
+    if batch.queue != wanted.queue {
+        return Err(Problem::new(Code::KeyReused, "a batch of another queue has the key"));
+    }
+    if batch.parent != parent.map_or(0, |parent| parent.0) {
+        let detail = format!("batch {id} has the key, and another parent");
         return Err(Problem::new(Code::KeyReused, detail));
     }
     let location = HeaderValue::try_from(format!("/api/v1/batches/{id}"))

@@ -374,6 +374,26 @@ async fn a_job_is_not_moved_into_queues_of_others() {
 }
 
 #[tokio::test]
+async fn a_key_that_another_queue_has_tells_nothing_of_what_has_it() {
+    let bench = guarded(&TokensFile::of_all_roles(), false);
+    let submit = |queue: &str| {
+        let body = json!({ "queue": queue, "idempotency_key": "order-1" });
+        json(Method::POST, "/api/v1/jobs", &body)
+    };
+    let open = |queue: &str| {
+        json(Method::POST, "/api/v1/batches", &json!({ "queue": queue, "key": "nightly" }))
+    };
+    bench.call_as("submit", submit("other")).await.is(201);
+    bench.call_as("submit", open("other")).await.is(201);
+    for request in [submit("mine.a"), open("mine.a")] {
+        let refused = bench.call_as("mine.submit", request).await;
+        refused.is_problem(422, "idempotency_key_reused");
+        assert!(refused.json().get("job").is_none(), "{refused:?}");
+        assert!(!refused.text().contains("batch 2"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn of_a_batch_only_jobs_of_own_queues_are_taken() {
     let bench = guarded(&TokensFile::of_all_roles(), true);
     let jobs =
