@@ -49,6 +49,10 @@ impl Clock for Ahead {
         self.clock.accept_wall();
     }
 
+    fn let_catch_up(&self, may: bool) {
+        self.clock.let_catch_up(may);
+    }
+
     fn since_boot(&self) -> Duration {
         self.clock.since_boot() + Duration::from_secs(self.ahead_s.load(Ordering::SeqCst))
     }

@@ -352,6 +352,12 @@ impl Engine {
         if self.shared.log.space().is_reserve() {
             return Err(self.no_room());
         }
+        self.check_length()
+    }
+
+    /// What stays in the log until somebody removes it is refused while the log is as long as it may be: compaction
+    /// could not make it shorter again.
+    pub(crate) fn check_length(&self) -> Result<(), Refused> {
         if self.is_log_full() { Err(Refused::LogFull) } else { Ok(()) }
     }
 

@@ -28,6 +28,9 @@ pub trait Clock: Send + Sync + 'static {
     fn wall_ahead_ms(&self) -> i64;
     /// Take the wall clock's time as it is, as far as that does not go back.
     fn accept_wall(&self);
+    /// Whether this clock may run faster to catch up with a wall clock that is ahead. It may not as long as that is
+    /// not believed since the start: once it had nearly caught up, the rest would be believed.
+    fn let_catch_up(&self, may: bool);
     /// How long ago the machine was started, including the time in which it was suspended. This
     /// clock cannot be set.
     fn since_boot(&self) -> Duration {
@@ -39,6 +42,7 @@ pub trait Clock: Send + Sync + 'static {
 struct Reading {
     now_ns: u64,
     boot_ns: u64,
+    may_catch_up: bool,
 }
 
 /// Advances with the boot clock and slews toward the wall clock, at most a tenth faster or slower:
@@ -58,7 +62,8 @@ const LOOK_AT_WALL_NS: u64 = 5 * NS_PER_MS;
 impl SystemClock {
     /// Starts at the wall clock's time.
     pub fn new() -> SystemClock {
-        let reading = Reading { now_ns: read_ns(ClockId::CLOCK_REALTIME), boot_ns: boot_ns() };
+        let now_ns = read_ns(ClockId::CLOCK_REALTIME);
+        let reading = Reading { now_ns, boot_ns: boot_ns(), may_catch_up: true };
         SystemClock { last: Mutex::new(reading) }
     }
 }
@@ -75,6 +80,7 @@ fn advance(last: &Reading, boot_ns: u64, wall_ns: u64) -> u64 {
     let straight = last.now_ns.saturating_add(passed);
     let limit = passed / SLEW_PART;
     if wall_ns >= straight {
+        let limit = if last.may_catch_up { limit } else { 0 };
         straight.saturating_add((wall_ns - straight).min(limit))
     } else {
         straight - (straight - wall_ns).min(limit)
@@ -91,13 +97,15 @@ impl Clock for SystemClock {
         }
         let wall_ns = read_ns(ClockId::CLOCK_REALTIME);
         let now_ns = advance(&last, boot_ns, wall_ns);
-        *last = Reading { now_ns, boot_ns: boot_ns.max(last.boot_ns) };
+        last.now_ns = now_ns;
+        last.boot_ns = boot_ns.max(last.boot_ns);
         now_ns / NS_PER_MS
     }
 
     fn start_from(&self, last_ms: u64) {
         let now_ns = last_ms.saturating_mul(NS_PER_MS);
-        *self.last.lock() = Reading { now_ns, boot_ns: boot_ns() };
+        let mut last = self.last.lock();
+        (last.now_ns, last.boot_ns) = (now_ns, boot_ns());
     }
 
     fn wall_ahead_ms(&self) -> i64 {
@@ -109,6 +117,10 @@ impl Clock for SystemClock {
         let wall_ns = read_ns(ClockId::CLOCK_REALTIME);
         let mut last = self.last.lock();
         last.now_ns = last.now_ns.max(wall_ns);
+    }
+
+    fn let_catch_up(&self, may: bool) {
+        self.last.lock().may_catch_up = may;
     }
 }
 
@@ -139,13 +151,13 @@ impl Inner {
         // A new log knows no time.
         if self.now_ms > 0 {
             clock.start_from(self.now_ms);
-            let trust = ClockTrust { starting: true, behind_ms: 0 };
-            let believed = trust.believes(clock.wall_ahead_ms(), self.options.away_max_ms);
+            let starting = ClockTrust { starting: true, behind_ms: 0 };
+            let believed = starting.believes(clock.wall_ahead_ms(), self.options.away_max_ms);
             if believed {
                 // That time has passed for everybody: leases of the last run are recovered after this.
                 clock.accept_wall();
             }
-            self.clock_trust.starting = !believed;
+            self.trust(clock, ClockTrust { starting: !believed, behind_ms: 0 });
             self.watch_clock(clock);
         }
         self.set_now(clock.now_ms());
@@ -183,7 +195,7 @@ impl Inner {
             || self.clock_trust.believes(ahead_ms, self.options.away_max_ms);
         if believed && self.clock_trust.starting {
             self.set_forward(clock);
-            self.clock_trust.starting = false;
+            self.trust(clock, ClockTrust { starting: false, ..self.clock_trust });
         }
         if self.hold_expiry != believed {
             return;
@@ -201,6 +213,11 @@ impl Inner {
             "the wall clock is {by:?} {direction} the log's time: nothing is deleted for its TTL, no schedule fires, and \
              time goes on from the log's, until the clock is right again, or is accepted (`spindle clock accept`)"
         );
+    }
+
+    fn trust(&mut self, clock: &dyn Clock, trust: ClockTrust) {
+        self.clock_trust = trust;
+        clock.let_catch_up(!trust.starting);
     }
 
     fn set_hold(&mut self, hold: bool) {
@@ -227,7 +244,7 @@ impl People<'_> {
             let mut inner = shared.inner.lock();
             inner.set_forward(&*shared.clock);
             let behind_ms = (-shared.clock.wall_ahead_ms()).max(0);
-            inner.clock_trust = ClockTrust { starting: false, behind_ms };
+            inner.trust(&*shared.clock, ClockTrust { starting: false, behind_ms });
             inner.set_hold(false);
         }
         shared.timer.ring();
@@ -260,13 +277,21 @@ mod tests {
 
     #[test]
     fn a_stepped_wall_clock_is_followed_by_a_tenth_at_most() {
-        let last = Reading { now_ns: 100 * SECOND, boot_ns: 7 * SECOND };
+        let last = Reading { now_ns: 100 * SECOND, boot_ns: 7 * SECOND, may_catch_up: true };
         let after_ten = |wall| advance(&last, 17 * SECOND, wall);
         assert_eq!(after_ten(110 * SECOND), 110 * SECOND);
         assert_eq!(after_ten(500 * SECOND), 111 * SECOND);
         assert_eq!(after_ten(0), 109 * SECOND);
         assert_eq!(after_ten(110 * SECOND + 5), 110 * SECOND + 5);
         assert_eq!(advance(&last, 0, 0), 100 * SECOND);
+    }
+
+    #[test]
+    fn a_clock_that_may_not_catch_up_waits_for_a_wall_clock_that_is_behind() {
+        let last = Reading { now_ns: 100 * SECOND, boot_ns: 7 * SECOND, may_catch_up: false };
+        let after_ten = |wall| advance(&last, 17 * SECOND, wall);
+        assert_eq!(after_ten(500 * SECOND), 110 * SECOND);
+        assert_eq!(after_ten(0), 109 * SECOND);
     }
 
     #[test]
@@ -288,7 +313,7 @@ mod tests {
             assert_eq!(to_ns(seconds, ns), u64::MAX, "{seconds} s {ns} ns");
         }
         assert_eq!(to_ns(-1, 5), 5);
-        let at_end = Reading { now_ns: u64::MAX, boot_ns: SECOND };
+        let at_end = Reading { now_ns: u64::MAX, boot_ns: SECOND, may_catch_up: true };
         assert_eq!(advance(&at_end, 9 * SECOND, u64::MAX), u64::MAX);
     }
 

@@ -1,6 +1,6 @@
 //! A clock that a test moves.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use spindle_engine::Clock;
@@ -11,6 +11,7 @@ pub struct ManualClock {
     now_ms: AtomicU64,
     wall_ahead_ms: AtomicI64,
     since_boot_ms: AtomicU64,
+    may_catch_up: AtomicBool,
 }
 
 impl ManualClock {
@@ -23,6 +24,11 @@ impl ManualClock {
     pub fn advance(&self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::SeqCst);
         self.since_boot_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Whether the engine lets it catch up with the wall clock. It does so only when a test moves it.
+    pub fn may_catch_up(&self) -> bool {
+        self.may_catch_up.load(Ordering::SeqCst)
     }
 
     /// Sets the wall clock so far ahead of this one (negative: behind).
@@ -48,6 +54,10 @@ impl Clock for ManualClock {
         let ahead_ms = self.wall_ahead_ms().max(0);
         self.now_ms.fetch_add(ahead_ms.unsigned_abs(), Ordering::SeqCst);
         self.wall_ahead_ms.fetch_sub(ahead_ms, Ordering::SeqCst);
+    }
+
+    fn let_catch_up(&self, may: bool) {
+        self.may_catch_up.store(may, Ordering::SeqCst);
     }
 
     fn since_boot(&self) -> Duration {

@@ -116,7 +116,8 @@ impl Jobs<'_> {
             options.events.push(event.clone());
             options.updated_ms = now_ms;
             let bytes = options.update_bytes() as usize;
-            let added = engine.check_reserve(&inner, bytes).and_then(|()| {
+            let fits = engine.check_length().and_then(|()| engine.check_reserve(&inner, bytes));
+            let added = fits.and_then(|()| {
                 inner.run(&Command::Compact(Compact::Finished(Box::new(image.clone()))))?;
                 inner.changes.changed_if_ours(id.0);
                 Ok(image)
@@ -159,6 +160,10 @@ impl Inner {
             return Err(self.before_update(id).err().unwrap_or(Rejection::Stale).into());
         }
         let foreground = self.state.is_foreground(id);
+        // A new state takes the place of the old one, and may be what ends the job.
+        if state.is_none() && !foreground {
+            engine.check_length()?;
+        }
         let full = self.state.full_page(id).filter(|_| !foreground).map(page_of);
         if !foreground {
             let long = [Some(&event), state.as_ref(), full.as_ref()];

@@ -169,10 +169,15 @@ impl People<'_> {
         let matcher = encode_matcher(&spec.matcher);
         let put = loop {
             let mut inner = self.engine.enter();
+            if inner.constraint_named(name).is_none()
+                && let Err(full) = self.engine.check_length()
+            {
+                break inner.changed(Err(full));
+            }
             match inner.put_constraint(self.audit, name, &matcher, (spec, scope), expected) {
                 // Every entry rebases some of it, so that other calls come in between.
                 Err(Rejection::Rebasing) => MutexGuard::unlock_fair(inner),
-                put => break inner.changed(put),
+                put => break inner.changed(put.map_err(Refused::from)),
             }
         };
         self.engine.constraints().changed();

@@ -99,6 +99,9 @@ impl People<'_> {
             let known = inner.state.schedule(&schedule.name);
             check_expected(known, expected)?;
             let created = known.is_none();
+            if created {
+                self.engine.check_length()?;
+            }
             if let Some(same) = known.filter(|known| known.schedule == schedule) {
                 let revision = same.progress.revision;
                 return Ok(PutSchedule { created, changed: false, revision });

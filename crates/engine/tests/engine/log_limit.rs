@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use spindle_engine::{Committed, Engine, JobRef, Options, Refused};
+use bytes::Bytes;
+use spindle_core::queue::LimitScope;
+use spindle_core::schedule::Schedule;
+use spindle_engine::{Committed, Engine, Expected, JobRef, JobUpdate, Options, Refused, Timing};
 use spindle_log::{FileLog, Log, Space};
 use spindle_testkit::disk::SimDisk;
 
+use crate::constraints::{few, in_queue};
 use crate::full_disk::{SEGMENT_BYTES, compaction, start_with, submit, uuid};
 use crate::harness::{Bench, TakeApart, new_job, plain, somebody};
+use crate::updates::created;
 
 const LOG_BYTES_MAX: u64 = 20 * SEGMENT_BYTES;
 
@@ -58,4 +63,67 @@ fn a_log_one_byte_below_its_limit_takes_a_job() {
         let second = bench.engine.jobs().submit(new_job(plain("q"), b"x")).value();
         assert_eq!(second.is_ok(), taken, "{log_bytes_max}");
     }
+}
+
+/// What stays until somebody removes it cannot lengthen the log; what may end it can.
+#[test]
+fn a_log_that_is_as_long_as_it_may_be_takes_nothing_that_stays() {
+    let prepare = |bench: &Bench| {
+        put_schedule(bench, "tick", "* * * * *").expect("there is room");
+        bench.commit();
+        put_constraint(bench, "few", 1).expect("there is room");
+        bench.commit();
+        let finished = bench.submit(plain("mail"), b"payload");
+        bench.finish(finished, true, b"result").expect("it is leased");
+        bench.commit();
+        let id = bench.submit(created(), b"{}");
+        bench.commit();
+        (finished, id)
+    };
+    let unlimited = Bench::new();
+    prepare(&unlimited);
+    let log_bytes_max = unlimited.log.bytes_on_disk();
+    let bench = Bench::with(Options { log_bytes_max, ..Options::default() });
+    let (finished, id) = prepare(&bench);
+    assert!(bench.engine.observe().gauges().is_log_full);
+    let event = Bytes::from_static(b"noted");
+    let update = |state: Option<&'static [u8]>| {
+        let update = JobUpdate { state: state.map(Bytes::from_static), event: event.clone() };
+        let updated = bench.engine.jobs().update(id, None, |_| Ok::<_, ()>(update.clone()));
+        updated.value().map(|_| ())
+    };
+    let to_finished = bench.engine.jobs().add_event_to_finished(finished, &event);
+    let to_finished = to_finished.expect("the log can be read").value().map(|_| ());
+    for refused in [
+        update(None),
+        to_finished,
+        put_schedule(&bench, "tock", "* * * * *"),
+        put_constraint(&bench, "fewer", 1),
+    ] {
+        assert_eq!(refused, Err(Refused::LogFull));
+    }
+    update(Some(b"[\"NEXT\"]")).expect("it may be what ends the job");
+    put_schedule(&bench, "tick", "0 * * * *").expect("it takes the place of one");
+    put_constraint(&bench, "few", 2).expect("it takes the place of one");
+}
+
+fn put_schedule(bench: &Bench, name: &str, expression: &str) -> Result<(), Refused> {
+    let mut schedule = Schedule {
+        name: name.to_owned(),
+        expression: expression.to_owned(),
+        zone: "UTC".to_owned(),
+        ..Schedule::default()
+    };
+    schedule.job.queue = b"mail".to_vec();
+    let timing = Timing::of(&schedule).expect("it can be read");
+    let mut audit = somebody();
+    let people = bench.engine.people(&mut audit);
+    people.put_schedule(&schedule, &timing, Expected::Any).value().map(|_| ())
+}
+
+fn put_constraint(bench: &Bench, name: &str, running_max: u64) -> Result<(), Refused> {
+    let spec = few(in_queue("q"), running_max);
+    let mut audit = somebody();
+    let people = bench.engine.people(&mut audit);
+    people.put_constraint(name, &spec, LimitScope::Whole, Expected::Any).value().map(|_| ())
 }

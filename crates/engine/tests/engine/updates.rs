@@ -11,7 +11,7 @@ use crate::harness::{
     Bench, START_MS, TakeApart, TakeApartResult, file_log, noise, plain, somebody,
 };
 
-fn created() -> Submit {
+pub fn created() -> Submit {
     let queue = Bytes::from_static(b"jobq");
     let mut submit = Submit::new(JobId(0), queue, Origin::Jobq, BytesRef::empty(Type::Json));
     submit.parked = true;
