@@ -304,9 +304,10 @@ pub const TABLE: &[Setting] = &[
         .apply(|config, text| set(&mut config.queue_unfinished_max, limit(text, parse_count))),
     Setting::one("log-bytes-max", "SIZE", "off")
         .help(
-            "Refuse new jobs while the log is this large, or `off`. At least four times \
-             `segment-size`. Jobs can still be worked and deleted, which may lengthen the log by \
-             some segments before it gets shorter.",
+            "Refuse new jobs while the log is this large, or `off`; also new schedules and \
+             constraints, and events of Jobq's jobs. At least four times `segment-size`. Jobs can \
+             still be worked and deleted, which may lengthen the log by some segments before it \
+             gets shorter.",
         )
         .apply(|config, text| set(&mut config.log_bytes_max, limit(text, size))),
     Setting::one("finished-max", "COUNT", "5000000")
