@@ -199,7 +199,8 @@ impl Access {
         (self.clock.0)()
     }
 
-    pub(crate) fn is_required(&self) -> bool {
+    /// Whether everybody must identify themselves.
+    pub fn is_required(&self) -> bool {
         self.is_required
     }
 

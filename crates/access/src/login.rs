@@ -44,6 +44,8 @@ pub struct Login {
     address: Option<IpAddr>,
     /// The queue that fitted a pattern of the identity last: most connections are about one queue.
     fitted: Vec<u8>,
+    /// An identity that was in force has belonged to what was presented, now or before.
+    has_been_known: bool,
 }
 
 /// What proves who somebody is.
@@ -70,8 +72,15 @@ impl Login {
         let presented =
             certificate.map_or(Presented::Nothing, |name| Presented::Certificate(Arc::clone(name)));
         let standing = Standing::Denied(Denied::NoToken);
-        let mut login =
-            Login { access, presented, standing, generation: 0, address: None, fitted: Vec::new() };
+        let mut login = Login {
+            access,
+            presented,
+            standing,
+            generation: 0,
+            address: None,
+            fitted: Vec::new(),
+            has_been_known: false,
+        };
         login.look_up();
         login
     }
@@ -195,6 +204,19 @@ impl Login {
         }
     }
 
+    /// Whether the door requires an identity, and this connection has never had one: then it is closed
+    /// when its time to log in is over. One that was known once is not closed, whatever became of its
+    /// entry: it may do what its entry says, or nothing.
+    pub fn lacks_identity(&mut self) -> bool {
+        if !self.access.is_required() || self.has_been_known {
+            return false;
+        }
+        if self.generation != self.access.generation() {
+            self.look_up();
+        }
+        !self.has_been_known
+    }
+
     /// Whether everything is allowed: nothing was presented, and the door does not require an
     /// identity.
     pub fn is_open(&self) -> bool {
@@ -247,6 +269,9 @@ impl Login {
                 self.access.by_certificate(name).map_or_else(nothing, Standing::Known)
             }
         };
+        if let Standing::Known(identity) = &self.standing {
+            self.has_been_known |= !identity.has_expired(self.access.now());
+        }
     }
 }
 

@@ -192,6 +192,43 @@ fn an_expired_token_stops_working_on_open_connections() {
 }
 
 #[test]
+fn an_identity_is_lacking_where_one_is_required_until_one_is_known() {
+    let past = entry("old", "'submit'", "'*'", "expires = '2020-01-01T00:00:00Z'");
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let folder = Folder::new(&(mail() + &past + certificate));
+    let access = folder.access().required(true);
+    let mut login = access.login(None);
+    assert!(login.lacks_identity());
+    for wrong in ["wrong", "old", &"s".repeat(Token::BYTES_MAX + 1)] {
+        login.present(wrong.as_bytes()).unwrap_err();
+        assert!(login.lacks_identity(), "{wrong}");
+    }
+    login.present(b"sesame").unwrap();
+    assert!(!login.lacks_identity());
+    // Whatever comes after that.
+    login.present(b"wrong").unwrap_err();
+    assert!(!login.lacks_identity());
+    let [known, stranger] = ["c.example", "d.example"].map(Arc::from);
+    assert!(!access.login(Some(&known)).lacks_identity());
+    let mut waiting = access.login(Some(&stranger));
+    assert!(waiting.lacks_identity());
+    for certificate in [None, Some(&stranger)] {
+        let mut open = access.required(false).login(certificate);
+        assert!(!open.lacks_identity());
+        open.present(b"wrong").unwrap_err();
+        assert!(!open.lacks_identity(), "the door does not ask");
+    }
+    // The file changes: who was known stays, and who has an entry now is known.
+    let mut gone = access.login(Some(&known));
+    folder.write(&certificate.replace("c.example", "d.example"), 0o600);
+    assert!(matches!(access.look_again(), Look::Read(1)));
+    assert_eq!(allowed(&mut gone, Role::Work, "x"), Err(Denied::NoToken));
+    assert!(!gone.lacks_identity());
+    assert!(!waiting.lacks_identity());
+}
+
+#[test]
 fn changes_of_the_file_reach_open_connections() {
     let folder = Folder::new(&mail());
     let access = folder.access();

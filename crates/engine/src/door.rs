@@ -118,6 +118,11 @@ pub trait Session: Send {
     fn is_engaged(&self) -> bool {
         false
     }
+    /// Whether the client has to say who it is before it is served, and has never done so. The
+    /// reactor asks when the time for that is over, and closes the connection then.
+    fn lacks_identity(&mut self) -> bool {
+        false
+    }
 }
 
 /// What a reactor needs of the engine behind its doors: the reactor commits what its sessions
@@ -154,6 +159,11 @@ pub trait Committer: Send + Sync + 'static {
 pub trait Door: Send + Sync + 'static {
     /// The door's name as users write it: `workq`, `gearman`.
     fn name(&self) -> &'static str;
+    /// Whether its clients have to say who they are before they are served. Sessions tell which of
+    /// them have ([`Session::lacks_identity`]); this is for connections that have no session yet.
+    fn requires_identity(&self) -> bool {
+        false
+    }
     /// There is a new connection, and it is known whether its client speaks in plain bytes or has
     /// completed a TLS handshake. `mailbox` reaches the reactor that owns it.
     fn open(

@@ -14,6 +14,7 @@
 //!   `requests` answers clients, `pass_on` asks workers, `report` keeps each worker's status
 //! - [`MasterHandle`]: how the program around a master uses it
 
+mod access;
 mod handle;
 #[cfg(test)]
 mod limits_page;

@@ -327,7 +327,8 @@ impl Link {
         }
     }
 
-    fn end(&self) {
+    /// Closes now, whatever is queued.
+    pub(crate) fn end(&self) {
         let waiting = {
             let mut pending = self.0.pending.lock();
             pending.is_closed = true;

@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -12,20 +13,22 @@ use spindle_budget::Budgets;
 use spindle_limits::{DoorPlaces, PlaceLimits, Places, RequestRates};
 use spindle_tls::stream::{HandshakeTurns, MaybeTls, first_byte, shake_hands};
 use spindle_tls::{FirstByte, ListenerTls, ServerFiles, ServerTls, Speaks, TlsMode};
-use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::{
+    access::Admission,
     link::{Connection, Link, PeerLimits, Responder, Stream},
     wire::{Request, encode_response},
 };
+
+pub use crate::access::Access;
 
 /// Where a daemon listens, who may connect, and the limits on that.
 #[derive(Clone, Debug, Default)]
@@ -94,61 +97,11 @@ impl ListenSettings {
         let shown =
             |files: &ServerFiles| files.client_ca.is_some() && files.client_certificate_required;
         let asks = self.access.password.is_some() || files.is_some_and(shown);
-        match (asks, matches!(self.listener_tls(address), ListenerTls::Required(_))) {
+        match (asks, self.listener_tls(address).is_required()) {
             (true, true) => None,
             (false, true) => Some(Missing::Identity),
             (true, false) => Some(Missing::Tls),
             (false, false) => Some(Missing::Both),
-        }
-    }
-}
-
-/// Who may ask for something.
-#[derive(Clone, Default)]
-pub struct Access {
-    /// The password that a connection's first request must carry.
-    pub password: Option<String>,
-    /// Whether a peer on a loopback address needs none.
-    pub always_allow_localhost: bool,
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("has_password", &self.password.is_some())
-            .field("always_allow_localhost", &self.always_allow_localhost)
-            .finish()
-    }
-}
-
-impl Access {
-    /// Whether a connection from this address may go on with this first request.
-    pub fn admits(&self, remote: SocketAddr, password: Option<&str>) -> bool {
-        let Some(wanted) = &self.password else { return true };
-        if self.always_allow_localhost && remote.ip().to_canonical().is_loopback() {
-            return true;
-        }
-        let given = password.unwrap_or_default();
-        bool::from(wanted.as_bytes().ct_eq(given.as_bytes()))
-    }
-
-    /// Wraps `serve` so that it only gets the requests of an admitted peer. The first request that is
-    /// not admitted is refused and closes the connection.
-    fn guard(&self, mut serve: impl FnMut(Request, Responder)) -> impl FnMut(Request, Responder) {
-        let (mut is_admitted, mut is_refused) = (false, false);
-        move |request, responder| {
-            if is_refused {
-                return;
-            }
-            let link = responder.link().clone();
-            is_admitted |= self.admits(link.remote(), request.password.as_deref());
-            if is_admitted {
-                return serve(request, responder);
-            }
-            is_refused = true;
-            info!(peer = %link.remote(), "invalid password");
-            responder.error("invalid password");
-            link.close();
         }
     }
 }
@@ -158,11 +111,14 @@ impl Access {
 pub struct Limits {
     /// Bytes of one message from a client.
     pub message_bytes_max: usize,
+    /// Within this time of being accepted, a connection has encrypted, where it has to, and its peer was
+    /// admitted. Otherwise it is closed, whatever it has sent.
+    pub login_time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message_bytes_max: 16 * 1024 * 1024 }
+        Self { message_bytes_max: 16 * 1024 * 1024, login_time: Duration::from_secs(60) }
     }
 }
 
@@ -275,7 +231,7 @@ impl Listener {
         mut stop: watch::Receiver<bool>,
         mut adopted: mpsc::UnboundedReceiver<(StdStream, SocketAddr)>,
     ) {
-        let Limits { message_bytes_max } = self.limits;
+        let Limits { message_bytes_max, login_time } = self.limits;
         let access = Arc::new(self.access);
         let turns = HandshakeTurns::default();
         let mut is_failing = false;
@@ -307,11 +263,17 @@ impl Listener {
             let (access, service) = (Arc::clone(&access), Arc::clone(&service));
             let (links, tls, turns) = (links.clone(), self.tls.clone(), turns.clone());
             let (budgets, peer_limits) = (self.budgets.clone(), self.peer_limits.clone());
+            let accepted_at = Instant::now();
+            let by = accepted_at + login_time;
             tokio::spawn(async move {
+                let admission = Admission::new(access, peer);
+                let is_asked = tls.is_required() || !admission.is_admitted();
+                let login_by = is_asked.then_some(by);
+                let idle_by = peer_limits.idle_time.map(|time| accepted_at + time);
                 let opening = open(stream, &tls, &turns);
-                let opened = match peer_limits.idle_time {
+                let opened = match login_by.into_iter().chain(idle_by).min() {
                     None => opening.await,
-                    Some(time) => timeout(time, opening).await.unwrap_or_else(|_| silent()),
+                    Some(by) => timeout_at(by, opening).await.unwrap_or_else(|_| silent()),
                 };
                 let opened = match opened {
                     Ok(stream) => Link::open_from(&budgets, stream, peer, message_bytes_max),
@@ -323,8 +285,16 @@ impl Listener {
                 };
                 debug!(connection = link.number(), peer = %link.remote(), "connected");
                 let admitted =
-                    access.guard(|request, responder| service.request(request, responder));
-                links.run(connection.with(peer_limits), admitted).await;
+                    admission.guard(|request, responder| service.request(request, responder));
+                let mut serving = pin!(links.run(connection.with(peer_limits), admitted));
+                tokio::select! {
+                    () = &mut serving => {}
+                    () = admission.is_late(by) => {
+                        debug!(peer = %link.remote(), "did not log in in time");
+                        link.end();
+                        serving.await;
+                    }
+                }
                 service.closed(&link);
                 drop(place);
             });
@@ -332,7 +302,7 @@ impl Listener {
     }
 }
 
-/// The error for a connection that has sent nothing.
+/// The error for a connection that has sent nothing, or whose handshake did not end in time.
 fn silent() -> io::Result<Stream> {
     Err(io::ErrorKind::TimedOut.into())
 }
@@ -451,27 +421,8 @@ mod tests {
         T::default()
     }
 
-    fn access(always_allow_localhost: bool) -> Access {
-        Access { password: Some("sesame".to_owned()), always_allow_localhost }
-    }
-
-    #[test]
-    fn only_the_whole_password_opens() {
-        let far = "192.0.2.1:5".parse().unwrap();
-        assert!(access(false).admits(far, Some("sesame")));
-        for wrong in [None, Some(""), Some("sesam"), Some("sesame!"), Some("SESAME")] {
-            assert!(!access(false).admits(far, wrong), "{wrong:?}");
-        }
-        assert!(Access::default().admits(far, None));
-    }
-
-    #[test]
-    fn localhost_needs_no_password_when_it_is_always_allowed() {
-        for near in ["127.0.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
-            assert!(access(true).admits(near.parse().unwrap(), None), "{near}");
-            assert!(!access(false).admits(near.parse().unwrap(), None), "{near}");
-        }
-        assert!(!access(true).admits("192.0.2.1:5".parse().unwrap(), None));
+    fn guarded() -> Access {
+        Access { password: Some("sesame".to_owned()), always_allow_localhost: false }
     }
 
     #[tokio::test]
@@ -480,7 +431,7 @@ mod tests {
             let settings = ListenSettings { host: host.to_owned(), access, insecure, ..default() };
             Listener::bind(&settings).await
         };
-        for (access, lacks) in [(default(), Missing::Both), (access(false), Missing::Tls)] {
+        for (access, lacks) in [(default(), Missing::Both), (guarded(), Missing::Tls)] {
             let refused = bind("0.0.0.0", access, false).await;
             let expected =
                 matches!(refused, Err(BindError::Open { missing, .. }) if missing == lacks);
@@ -575,6 +526,71 @@ mod tests {
             assert!(before.elapsed() < Duration::from_secs(120), "still open");
         }
         assert!(before.elapsed() >= Duration::from_secs(60), "{:?}", before.elapsed());
+    }
+
+    const LOGIN_TIME: Duration = Duration::from_secs(60);
+
+    /// How long it takes until a client is closed that sends these bytes, and then these every five
+    /// seconds. The clock is paused.
+    async fn time_until_closed(address: SocketAddr, first: &[u8], then: &[u8]) -> Duration {
+        let (mut stream, began) = (TcpStream::connect(address).await.unwrap(), Instant::now());
+        let mut bytes = [0; 1024];
+        let mut to_send = first;
+        while began.elapsed() < 10 * LOGIN_TIME {
+            let end = async {
+                stream.write_all(to_send).await?;
+                while stream.read(&mut bytes).await? > 0 {}
+                io::Result::Ok(())
+            };
+            // An error is an end, too.
+            if timeout(Duration::from_secs(5), end).await.is_ok() {
+                return began.elapsed();
+            }
+            to_send = then;
+        }
+        panic!("still open");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_log_in_is_closed_whatever_it_sends() {
+        let (with_password, _kept) =
+            serving(ListenSettings { access: guarded(), ..default() }).await;
+        let certificates = Certificates::new();
+        let (tls, tls_mode) = (Some(certificates.loaded()), Some(TlsMode::Required));
+        let (with_tls, _kept_too) = serving(ListenSettings { tls, tls_mode, ..default() }).await;
+        for (address, first, then) in [
+            (with_password, "", ""),
+            // A ping now and then, and the rest of a message byte by byte.
+            (with_password, "", "[2]\x04"),
+            (with_password, "[", " "),
+            (with_tls, "", ""),
+        ] {
+            let time = time_until_closed(address, first.as_bytes(), then.as_bytes()).await;
+            // Up to five seconds pass before it is noticed here.
+            let range = LOGIN_TIME..LOGIN_TIME + Duration::from_secs(6);
+            assert!(range.contains(&time), "{first} {then}: {time:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_logged_in_or_need_not_may_be_silent() {
+        let near = Access { always_allow_localhost: true, ..guarded() };
+        for (access, password) in [(guarded(), Some("sesame")), (near, None), (default(), None)] {
+            let (address, _server) = serving(ListenSettings { access, ..default() }).await;
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let mut answer = [0; 1024];
+            if password.is_some() {
+                stream.write_all(&encode_request(7, "poke", None, password)).await.unwrap();
+                assert!(stream.read(&mut answer).await.unwrap() > 0);
+            }
+            // From here on the clock advances when nothing else is left to do.
+            tokio::time::pause();
+            let read = timeout(10 * LOGIN_TIME, stream.read(&mut answer)).await;
+            assert!(read.is_err(), "{read:?}");
+            tokio::time::resume();
+            stream.write_all(&encode_request(8, "poke", None, None)).await.unwrap();
+            assert!(stream.read(&mut answer).await.unwrap() > 0);
+        }
     }
 
     #[tokio::test]

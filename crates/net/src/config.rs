@@ -42,6 +42,9 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// Closes a connection that never sent a byte. Default off: clients open connections ahead.
     pub first_bytes_timeout: Option<Duration>,
+    /// Closes a connection that was accepted so long ago and has not yet got through what its door
+    /// asks for before it serves (TLS, who the client is), whatever it has sent. Default 60 s.
+    pub login_timeout: Duration,
     /// Closes a connection whose handshake of TLS has begun and not ended. Default 10 s.
     pub handshake_timeout: Duration,
     /// Closes a connection that sent part of a request and then nothing more. Default 60 s.
@@ -61,6 +64,7 @@ impl Default for Limits {
         Limits {
             idle_timeout: None,
             first_bytes_timeout: None,
+            login_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(10),
             partial_request_timeout: Duration::from_secs(60),
             write_stall_timeout: Duration::from_secs(30),
@@ -76,7 +80,7 @@ impl Limits {
         [self.idle_timeout, self.first_bytes_timeout]
             .into_iter()
             .flatten()
-            .chain([self.handshake_timeout, self.partial_request_timeout])
+            .chain([self.login_timeout, self.handshake_timeout, self.partial_request_timeout])
             .chain([self.write_stall_timeout, self.linger_timeout])
             .map(|limit| limit / 4)
             .min()
@@ -93,6 +97,7 @@ const SWEEP_MIN: Duration = Duration::from_millis(5);
 pub(crate) struct SweepLimits {
     pub(crate) idle: Option<u64>,
     pub(crate) first_bytes: Option<u64>,
+    pub(crate) login: u64,
     pub(crate) handshake: u64,
     pub(crate) partial_request: u64,
     pub(crate) write_stall: u64,
@@ -109,6 +114,7 @@ impl SweepLimits {
         SweepLimits {
             idle: limits.idle_timeout.map(sweeps),
             first_bytes: limits.first_bytes_timeout.map(sweeps),
+            login: sweeps(limits.login_timeout),
             handshake: sweeps(limits.handshake_timeout),
             partial_request: sweeps(limits.partial_request_timeout),
             write_stall: sweeps(limits.write_stall_timeout),

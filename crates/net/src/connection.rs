@@ -18,7 +18,7 @@ use crate::counters::Traffic;
 use crate::feed::FEED_BYTES_MAX;
 use crate::held::Held;
 use crate::inbox::Inbox;
-use crate::reactor::Shared;
+use crate::reactor::{DoorEntry, Shared};
 use crate::transport::{After, Arrival, Departure, READ_BYTES, Transport};
 
 /// What the connections of a reactor share during a turn.
@@ -96,6 +96,7 @@ pub(crate) struct Connection {
     /// Has sent something and not been answered since.
     is_asking: bool,
     guest: Guest,
+    opened_at: u64,
     pub(crate) last_read_at: u64,
     pub(crate) last_write_at: u64,
     _permit: Permit,
@@ -174,6 +175,7 @@ impl Connection {
             has_sent: false,
             is_asking: false,
             guest: Guest::default(),
+            opened_at: buffers.now,
             last_read_at: buffers.now,
             last_write_at: buffers.now,
             _permit: permit,
@@ -457,8 +459,26 @@ impl Connection {
         self.session.as_ref().is_some_and(|open| open.session.is_engaged())
     }
 
-    /// Why the connection has to go at this sweep, if it has to.
-    pub(crate) fn overdue(&self, now: u64, sweep_limits: &SweepLimits) -> Option<&'static str> {
+    /// Whether the client has yet to get through what the door asks for before it serves: TLS, and who
+    /// it is.
+    fn is_to_log_in(&mut self, entry: &DoorEntry) -> bool {
+        match (self.stage, &mut self.session) {
+            (Stage::Opening, _) => entry.tls.is_required() || entry.door.requires_identity(),
+            (Stage::Reading | Stage::Waiting, Some(open)) => open.session.lacks_identity(),
+            _ => false,
+        }
+    }
+
+    /// Why the connection has to go at this sweep, if it has to. `entry` is its door.
+    pub(crate) fn overdue(
+        &mut self,
+        now: u64,
+        sweep_limits: &SweepLimits,
+        entry: &DoorEntry,
+    ) -> Option<&'static str> {
+        if now.saturating_sub(self.opened_at) > sweep_limits.login && self.is_to_log_in(entry) {
+            return Some("did not log in in time");
+        }
         let since_read = now.saturating_sub(self.last_read_at);
         let since_write = now.saturating_sub(self.last_write_at);
         let over = |limit: Option<u64>, waited: u64| limit.is_some_and(|limit| waited > limit);

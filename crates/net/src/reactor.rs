@@ -473,8 +473,9 @@ impl Reactor {
         self.buffers.now += 1;
         for connection in self.connections.iter_mut() {
             connection.shrink_if_idle(self.buffers.now);
-            if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits) {
-                let door = self.shared.doors[connection.door].door.name();
+            let entry = &self.shared.doors[connection.door];
+            if let Some(reason) = connection.overdue(self.buffers.now, &self.sweep_limits, entry) {
+                let door = entry.door.name();
                 debug!(door, connection = connection.id.0, "closed a client that {reason}");
                 connection.note_failed_handshake(&self.buffers);
                 connection.kill();

@@ -299,6 +299,47 @@ fn a_handshake_is_not_prolonged_by_a_byte_now_and_then() {
 }
 
 #[test]
+fn who_does_not_encrypt_in_time_is_closed_where_it_has_to() {
+    let config = with_limits(|limits| limits.login_timeout = Duration::from_secs(1));
+    let secured = Secured::with(config, ListenerTls::Required);
+    // With its handshake a client has done what the door asks for. A busy machine may take too long.
+    let mut done = loop {
+        let mut client = secured.client();
+        if client.write_all(b"echo hello\n").is_ok() {
+            assert_eq!(line(&mut client), "hello");
+            break client;
+        }
+    };
+    let failed = secured.failed();
+    let mut silent = secured.socket();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    assert_eq!(secured.failed(), failed, "it had begun no handshake");
+    let mut shaking = secured.socket();
+    shaking.write_all(b"\x16").unwrap();
+    assert_eq!(shaking.read(&mut [0]).unwrap(), 0);
+    assert_eq!(secured.failed(), failed + 1);
+    asks(&mut done, "echo well", "well");
+}
+
+#[test]
+fn who_is_silent_where_it_may_choose_is_closed_only_if_the_door_asks_who_it_is() {
+    let config = with_limits(|limits| limits.login_timeout = Duration::from_millis(100));
+    let secured = Secured::with(config, ListenerTls::Optional);
+    let mut free = secured.client();
+    asks(&mut free, "echo one", "one");
+    let asks_who = &secured.served.toy.asks_who;
+    asks_who.store(true, Relaxed);
+    let mut silent = secured.socket();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    asks_who.store(false, Relaxed);
+    let mut stays = secured.socket();
+    thread::sleep(Duration::from_millis(250));
+    stays.write_all(b"echo late\n").unwrap();
+    assert_eq!(line(&mut stays), "late");
+    asks(&mut free, "echo two", "two");
+}
+
+#[test]
 fn a_record_that_is_begun_and_not_ended_is_an_unfinished_request() {
     let config = with_limits(|limits| limits.partial_request_timeout = Duration::from_millis(50));
     let secured = Secured::with(config, ListenerTls::Required);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Client, INPUT_BYTES_MAX, one_reactor, serve};
+use common::{Client, INPUT_BYTES_MAX, Served, one_reactor, serve};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use spindle_limits::{PlaceLimits, Places};
 use spindle_net::{Limits, NetConfig};
@@ -165,6 +165,50 @@ fn silence_and_idleness_are_closed_when_asked_for() {
     assert!(waiting.is_cut_off());
     // It is silent for longer than the others were.
     working.asks("echo y", "y");
+}
+
+/// A server whose clients have a moment to log in, if it asks for that.
+fn with_little_time_to_log_in() -> Served {
+    let login_timeout = Duration::from_millis(100);
+    serve(limited(Limits { login_timeout, ..Limits::default() }))
+}
+
+#[test]
+fn who_does_not_say_who_it_is_is_closed_whatever_it_sends() {
+    let served = with_little_time_to_log_in();
+    let mut known = served.client();
+    known.asks("echo a", "a");
+    served.toy.asks_who.store(true, Ordering::SeqCst);
+    let mut silent = served.client();
+    assert!(silent.is_cut_off());
+    let mut waiting = served.client();
+    waiting.send("wait\n");
+    assert!(waiting.is_cut_off());
+    // Half a request, whole ones, and requests that bring a lot.
+    for part in ["e", "echo b\n", "big 1000000\n"] {
+        let mut busy = served.client();
+        let mut reader = busy.stream.get_ref().try_clone().unwrap();
+        let end = thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        while !end.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+            // An error is its end, which the other thread sees.
+            let _ = busy.stream.get_mut().write_all(part.as_bytes());
+        }
+    }
+    // It was there before all of them.
+    known.asks("echo c", "c");
+}
+
+#[test]
+fn who_is_silent_where_nothing_is_asked_stays() {
+    let served = with_little_time_to_log_in();
+    let mut silent = served.client();
+    let opened = || served.toy.seen().opened;
+    wait_until("the session", || opened() == 1);
+    // One that came later is closed.
+    served.toy.asks_who.store(true, Ordering::SeqCst);
+    assert!(served.client().is_cut_off());
+    silent.asks("echo x", "x");
 }
 
 #[test]

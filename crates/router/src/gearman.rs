@@ -44,6 +44,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use spindle_access::Access;
 use spindle_engine::door::{ConnectionId, Door, Mailbox, Peer, Session, Unread};
 use spindle_gearman::refuse_unread;
 use spindle_gearman::wire::Limits;
@@ -54,12 +55,20 @@ use session::GearmanRouterSession;
 /// The door's name, here and at the shards.
 const NAME: &str = "gearman";
 
-/// Options of the Gearman door of a cluster with shards. Who may come in, how handles look and what
+/// Options of the Gearman door of a cluster with shards. What clients may do, how handles look and what
 /// `version` says is decided at the shards.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct GearmanOptions {
     /// What clients and workers may send: the same as at the shards.
     pub limits: Limits,
+    /// Clients that do not log in are closed, if this requires it.
+    pub access: Access,
+}
+
+impl Default for GearmanOptions {
+    fn default() -> GearmanOptions {
+        GearmanOptions { limits: Limits::default(), access: Access::open() }
+    }
 }
 
 /// Gearman's protocol over shards.
@@ -86,6 +95,10 @@ impl Door for GearmanRouter {
         NAME
     }
 
+    fn requires_identity(&self) -> bool {
+        self.options.access.is_required()
+    }
+
     fn open(
         &self,
         connection: ConnectionId,
@@ -93,7 +106,9 @@ impl Door for GearmanRouter {
         mailbox: &Arc<dyn Mailbox>,
     ) -> Box<dyn Session> {
         let ways = self.network.ways(NAME, peer, Wake::new(connection, mailbox));
-        Box::new(GearmanRouterSession::new(self.placement.clone(), self.options.limits, ways))
+        let GearmanOptions { limits, access } = &self.options;
+        let login = access.login(peer.certificate.as_ref());
+        Box::new(GearmanRouterSession::new(self.placement.clone(), *limits, ways, login))
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {

@@ -36,6 +36,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use spindle_access::Access;
 use spindle_engine::door::{ConnectionId, Door, Mailbox, Peer, Session, Unread};
 use spindle_workq::refuse_unread;
 use spindle_workq::wire::Limits;
@@ -48,19 +49,31 @@ pub struct WorkqRouter {
     network: Arc<dyn Network>,
     placement: Placement,
     limits: Limits,
+    access: Access,
 }
 
 impl WorkqRouter {
     /// A router with these limits on what clients send.
     #[must_use]
     pub fn new(network: Arc<dyn Network>, placement: Placement, limits: Limits) -> WorkqRouter {
-        WorkqRouter { network, placement, limits }
+        WorkqRouter { network, placement, limits, access: Access::open() }
+    }
+
+    /// The same, which closes clients that do not log in, if `access` requires that. What clients may do
+    /// is decided at the shards.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> WorkqRouter {
+        WorkqRouter { access, ..self }
     }
 }
 
 impl Door for WorkqRouter {
     fn name(&self) -> &'static str {
         "workq"
+    }
+
+    fn requires_identity(&self) -> bool {
+        self.access.is_required()
     }
 
     fn open(
@@ -71,7 +84,8 @@ impl Door for WorkqRouter {
     ) -> Box<dyn Session> {
         let wake = Wake::new(connection, mailbox);
         let ways = self.network.ways(self.name(), peer, wake);
-        Box::new(WorkqSession::new(ways, self.placement.clone(), self.limits))
+        let login = self.access.login(peer.certificate.as_ref());
+        Box::new(WorkqSession::new(ways, self.placement.clone(), self.limits, login))
     }
 
     fn refuse(&self, why: Unread, first: &[u8], out: &mut BytesMut) {

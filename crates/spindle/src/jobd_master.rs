@@ -61,7 +61,7 @@ impl JobdMaster {
             insecure: config.is_insecure(DOOR),
             tls: tls.certificate().cloned(),
             tls_mode: Some(config.tls_mode(DOOR, addr)),
-            limits: Limits::default(),
+            limits: Limits { login_time: config.login_timeout, ..Limits::default() },
             budgets: budgets.clone(),
             places: ListenPlaces(places.door(DOOR)),
             rates,

@@ -134,6 +134,12 @@ fn session_doors(config: &Config, entrance: &Entrance, engine: &Engine) -> Sessi
     doors
 }
 
+/// What a client of the doors of sessions may not exceed.
+pub fn line_limits(config: &Config) -> Limits {
+    let (idle_timeout, login_timeout) = (config.idle_timeout, config.login_timeout);
+    Limits { idle_timeout, first_bytes_timeout: idle_timeout, login_timeout, ..Limits::default() }
+}
+
 /// What stands in the handles of Gearman jobs.
 pub fn host_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or("localhost".to_owned())
@@ -352,8 +358,7 @@ impl Street<'_> {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let open = bound.iter().map(spindle_net::BoundDoor::connections);
         let connections_by_door: Vec<_> = names.into_iter().zip(open).collect();
-        let idle = config.idle_timeout;
-        let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
+        let limits = line_limits(config);
         let jobd_master = config.jobd_master.map(|addr| {
             let asks = (entrance.master_password(), entrance.rates());
             let door = jobd_master::DOOR;

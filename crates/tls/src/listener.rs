@@ -58,6 +58,11 @@ impl ListenerTls {
         }
     }
 
+    /// Whether every connection is encrypted.
+    pub fn is_required(&self) -> bool {
+        matches!(self, ListenerTls::Required(_))
+    }
+
     /// Whether every connection is plain, so that no byte is needed to judge it.
     pub fn is_off(&self) -> bool {
         matches!(self, ListenerTls::Off)

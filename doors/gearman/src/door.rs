@@ -64,6 +64,10 @@ impl Door for GearmanDoor {
         "gearman"
     }
 
+    fn requires_identity(&self) -> bool {
+        self.common.access.is_required()
+    }
+
     fn open(
         &self,
         connection: ConnectionId,

@@ -254,6 +254,10 @@ impl Session for DraftSession {
     fn is_engaged(&self) -> bool {
         self.sleeps || self.sync_job.is_some() || self.held.is_some()
     }
+
+    fn lacks_identity(&mut self) -> bool {
+        self.login.lacks_identity()
+    }
 }
 
 fn reply(out: &mut Outbox, reply: &Reply) {

@@ -416,6 +416,10 @@ impl Session for GearmanSession {
     fn is_engaged(&self) -> bool {
         self.sleeps || !self.watches.is_empty() || !self.held.is_empty()
     }
+
+    fn lacks_identity(&mut self) -> bool {
+        self.login.lacks_identity()
+    }
 }
 
 /// A refusal of a packet that asks for something, in Gearman's words.

@@ -44,6 +44,10 @@ impl Door for WorkqDoor {
         "workq"
     }
 
+    fn requires_identity(&self) -> bool {
+        self.access.is_required()
+    }
+
     fn open(
         &self,
         connection: ConnectionId,

@@ -559,4 +559,8 @@ impl Session for WorkqSession {
     fn is_engaged(&self) -> bool {
         self.waiting.is_some() || self.offered.is_some()
     }
+
+    fn lacks_identity(&mut self) -> bool {
+        self.login.lacks_identity()
+    }
 }

@@ -37,7 +37,7 @@ fn listen(ini: &Ini, port: u16) -> Result<ListenSettings, ConfigError> {
             always_allow_localhost: ini.flag("always_allow_localhost")?,
         },
         insecure: ini.flag("insecure")?,
-        limits: Limits { message_bytes_max },
+        limits: Limits { message_bytes_max, ..limits },
         places: connections.map(ListenPlaces::alone).unwrap_or_default(),
         budgets: Budgets::new(bytes_max, bytes_max),
         ..ListenSettings::default()

@@ -56,6 +56,8 @@ pub struct Toy {
     /// It does not lead: nothing is to be answered. A test that changes this also sets the durable position, so
     /// that the change is noticed.
     pub follows: AtomicBool,
+    /// Its clients have to say who they are. Those that came before this was set count as known.
+    pub asks_who: AtomicBool,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
@@ -135,6 +137,9 @@ impl Door for ToyDoor {
     fn name(&self) -> &'static str {
         "toy"
     }
+    fn requires_identity(&self) -> bool {
+        self.0.asks_who.load(Ordering::SeqCst)
+    }
     fn open(
         &self,
         connection: ConnectionId,
@@ -154,6 +159,7 @@ impl Door for ToyDoor {
             tickets: 0,
             swallows: false,
             works: false,
+            is_known: !self.requires_identity(),
             closed: false,
         })
     }
@@ -176,6 +182,7 @@ struct ToySession {
     tickets: u64,
     swallows: bool,
     works: bool,
+    is_known: bool,
     closed: bool,
 }
 
@@ -274,6 +281,10 @@ impl Session for ToySession {
 
     fn is_engaged(&self) -> bool {
         self.works
+    }
+
+    fn lacks_identity(&mut self) -> bool {
+        !self.is_known
     }
 
     fn on_end_of_input(&mut self, _input: &mut BytesMut, _out: &mut Outbox) -> Flow {

@@ -100,7 +100,9 @@ impl GearmanRouterSession {
             | AdminCommand::MaxQueue { function: name, .. } => {
                 self.ask(self.placement.of(&name), whole, false);
             }
-            AdminCommand::Auth { .. } => {
+            AdminCommand::Auth { token } => {
+                // The answer is that of the shards.
+                let _ = self.login.present(&token.0);
                 self.present(&whole, whole.clone());
                 self.introduction.set_auth(&whole);
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
+use spindle_access::Login;
 use spindle_core::address::from_gearman_handle;
 use spindle_engine::door::{Flow, LeaseRef, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gated};
@@ -31,6 +32,8 @@ const COPIED_BYTES_MAX: usize = 4 * 1024;
 pub(super) struct GearmanRouterSession {
     pub(super) placement: Placement,
     limits: Limits,
+    /// Who the client is, for the time it has to log in. What it may do is decided at the shards.
+    pub(super) login: Login,
     pub(super) ways: Box<dyn Ways>,
     decoder: Decoder,
     /// Only tokens have come: it is not known yet which protocol the client speaks.
@@ -57,11 +60,17 @@ pub(super) struct GearmanRouterSession {
 }
 
 impl GearmanRouterSession {
-    pub fn new(placement: Placement, limits: Limits, ways: Box<dyn Ways>) -> GearmanRouterSession {
+    pub fn new(
+        placement: Placement,
+        limits: Limits,
+        ways: Box<dyn Ways>,
+        login: Login,
+    ) -> GearmanRouterSession {
         GearmanRouterSession {
             placed: placement.version(),
             placement,
             limits,
+            login,
             ways,
             decoder: Decoder::new(limits),
             is_opening: true,
@@ -523,5 +532,9 @@ impl Session for GearmanRouterSession {
     fn is_engaged(&self) -> bool {
         let is_engaged = |channel: &Channel| channel.watched > 0 || !channel.grabbed.is_empty();
         self.sleeps || self.owes() || self.channels.values().any(is_engaged)
+    }
+
+    fn lacks_identity(&mut self) -> bool {
+        self.login.lacks_identity()
     }
 }

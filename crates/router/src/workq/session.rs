@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
+use spindle_access::Login;
 use spindle_engine::door::{Flow, LeaseRef, Outbox, Session, Ticket};
 use spindle_engine::{Answer, Gated};
 use spindle_workq::wire::{Decoder, ErrorText, Limits, Reject, Request, encode};
@@ -26,6 +27,8 @@ pub(super) struct WorkqSession {
     pub(super) shards: Shards,
     decoder: Decoder,
     limits: Limits,
+    /// Who the client is, for the time it has to log in. What it may do is decided at the shards.
+    login: Login,
     places: Places,
     task: Option<Task>,
     /// A request that is to be alone, and waits until nothing is owed.
@@ -45,7 +48,12 @@ enum Stage {
 }
 
 impl WorkqSession {
-    pub(super) fn new(ways: Box<dyn Ways>, placement: Placement, limits: Limits) -> WorkqSession {
+    pub(super) fn new(
+        ways: Box<dyn Ways>,
+        placement: Placement,
+        limits: Limits,
+        login: Login,
+    ) -> WorkqSession {
         let placed = placement.version();
         let shards = Shards {
             lines: Lines::new(ways),
@@ -59,6 +67,7 @@ impl WorkqSession {
             shards,
             decoder: Decoder::new(limits),
             limits,
+            login,
             places: Places::default(),
             task: None,
             next: None,
@@ -132,6 +141,10 @@ impl WorkqSession {
 
     /// Asks the shard that a request is for, or keeps the request until it can be alone.
     fn take(&mut self, request: Request) {
+        if let Request::Auth { token } = &request {
+            // The answer is that of the shards.
+            let _ = self.login.present(&token.0);
+        }
         match route(&request, &self.shards.placement, &self.shards.known) {
             Route::Stream(shard) => {
                 let place = Whose::Place(self.places.keep(), says(&request));
@@ -300,5 +313,9 @@ impl Session for WorkqSession {
 
     fn is_engaged(&self) -> bool {
         self.task.is_some() || self.next.is_some() || !self.places.is_empty()
+    }
+
+    fn lacks_identity(&mut self) -> bool {
+        self.login.lacks_identity()
     }
 }

@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use spindle_engine::door::{Flow, Outbox, Session};
+use spindle_access::{Access, Login};
+use spindle_engine::door::{ConnectionId, Door, Flow, Mailbox, Outbox, Peer, Session};
 use spindle_engine::{Answer, Gate, Gated};
+use spindle_testkit::{Letters, TokensFile};
 use spindle_workq::wire::{Limits, Uuid};
 
+use super::WorkqRouter;
 use super::session::WorkqSession;
-use crate::{Came, Placement, Shard, Wake, Way, Ways};
+use crate::{Came, Network, Placement, Shard, Wake, Way, Ways};
 
 const SHARDS: u8 = 3;
 
@@ -63,6 +66,12 @@ impl Ways for PlayedWays {
     }
 }
 
+impl Network for PlayedWays {
+    fn ways(&self, _door: &'static str, _client: &Peer, _wake: Wake) -> Box<dyn Ways> {
+        Box::new(self.clone())
+    }
+}
+
 /// A session between a client and three shards, all of which the test plays.
 struct Scene {
     ways: PlayedWays,
@@ -73,10 +82,14 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
+        Scene::of(Access::open().login(None))
+    }
+
+    fn of(login: Login) -> Scene {
         let ways = PlayedWays::default();
         let placement = Placement::over(SHARDS);
         let limits = Limits::default();
-        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits);
+        let session = WorkqSession::new(Box::new(ways.clone()), placement, limits, login);
         Scene { ways, session, input: BytesMut::new(), out: Outbox::default() }
     }
 
@@ -587,4 +600,34 @@ fn nobody_waits_on_for_a_result_that_is_there() {
     assert_eq!((scene.heard(), &scene.ways.0.lock().finished[..]), (result, &[Shard(2)][..]));
     scene.reply(2, "-TIMEOUT\r\n");
     assert_eq!((scene.lose(2), scene.heard().as_str()), (Flow::Continue, ""));
+}
+
+#[test]
+fn a_client_lacks_an_identity_until_it_presents_a_token_or_a_certificate_that_is_known() {
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
+    let access = file.access(true);
+    for (token, lacks) in [("wrong", true), ("known", false)] {
+        let mut scene = Scene::of(access.login(None));
+        assert!(scene.session.lacks_identity());
+        scene.send(&format!("auth {token}\r\n"));
+        assert_eq!(scene.session.lacks_identity(), lacks, "{token}");
+    }
+    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
+    for (access, name, lacks) in [
+        (&access, None, true),
+        (&access, Some("other.example"), true),
+        (&access, Some("c.example"), false),
+        (&access.required(false), None, false),
+    ] {
+        let peer =
+            Peer { certificate: name.map(Arc::from), ..Peer::plain(([127, 0, 0, 1], 1).into()) };
+        let network = Arc::new(PlayedWays::default());
+        let door = WorkqRouter::new(network, Placement::over(SHARDS), Limits::default())
+            .with_access(access.clone());
+        assert_eq!(door.requires_identity(), access.is_required());
+        let mut session = door.open(ConnectionId(1), &peer, &mailbox);
+        assert_eq!(session.lacks_identity(), lacks, "{name:?}");
+    }
 }

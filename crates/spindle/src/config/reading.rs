@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use crate::quantity::{parse_duration, parse_size};
 
-/// `http-idle-timeout`.
-pub(super) const HTTP_IDLE: RangeInclusive<Duration> =
+/// `http-idle-timeout` and `login-timeout`.
+pub(super) const PATIENCE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(24);
 
 /// `segment-size`: less would not hold the largest event, more is not addressed.

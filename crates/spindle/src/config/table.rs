@@ -15,7 +15,7 @@ use super::parse::{
     parse_log_format, parse_rate, parse_switch, parse_sync, parse_tls_mode,
 };
 use super::reading::{
-    HTTP_IDLE, JOBQ_LIST_BYTES, JOBQ_QUERY_TIME, SEGMENT_BYTES, duration, limit, set, size, within,
+    JOBQ_LIST_BYTES, JOBQ_QUERY_TIME, PATIENCE, SEGMENT_BYTES, duration, limit, set, size, within,
 };
 
 /// The server's configuration. The `Default` one is blank: the defaults of [`TABLE`] go into it.
@@ -138,6 +138,8 @@ pub struct Config {
     pub idle_timeout: Option<Duration>,
     /// How long one of the HTTP door may be between two requests, or in the head of one.
     pub http_idle_timeout: Duration,
+    /// How long a client of the other doors may take to encrypt and to say who it is, where it has to.
+    pub login_timeout: Duration,
     /// What is logged.
     pub log_level: LogLevel,
     /// In which form.
@@ -584,7 +586,17 @@ pub const TABLE: &[Setting] = &[
              does not come whole, for this time, from 1s to 1d.",
         )
         .apply(|config, text| {
-            set(&mut config.http_idle_timeout, within(duration(text), HTTP_IDLE, "use 1s to 1d"))
+            set(&mut config.http_idle_timeout, within(duration(text), PATIENCE, "use 1s to 1d"))
+        }),
+    Setting::one("login-timeout", "TIME", "1m")
+        .help(
+            "Close a connection of the Workq door, the Gearman door or the jobd master that has not \
+             done within this time what the door asks for before it serves: the handshake, where \
+             TLS is required, and a token, a client certificate or a password, where clients must \
+             say who they are; from 1s to 1d. docs/security.md says more.",
+        )
+        .apply(|config, text| {
+            set(&mut config.login_timeout, within(duration(text), PATIENCE, "use 1s to 1d"))
         }),
     Setting::one("log-level", "LEVEL", "info")
         .help(

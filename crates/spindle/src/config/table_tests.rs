@@ -92,6 +92,7 @@ fn limits_on_who_connects_and_how_often_have_limits_themselves() {
         ("address-requests-max", &["1", "1000000", "off"], &["0", "1000001", "none"]),
         ("idle-timeout", &["1s", "30d", "off"], &["999ms", "60", "never"]),
         ("http-idle-timeout", &["1s", "1d"], &["999ms", "25h", "off"]),
+        ("login-timeout", &["1s", "1d"], &["999ms", "25h", "off"]),
     ] {
         let setting = Setting::named(name).unwrap();
         let takes = |text: &str| (setting.apply)(&mut Config::default(), text).is_ok();

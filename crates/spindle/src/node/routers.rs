@@ -13,7 +13,7 @@ use spindle_http::{
     listen::{self, Handle, HttpConfig},
 };
 use spindle_limits::Places;
-use spindle_net::{BindError, BoundDoor, Limits, NetConfig, Server, ServerHandle};
+use spindle_net::{BindError, BoundDoor, NetConfig, Server, ServerHandle};
 use spindle_router::gearman::{GearmanOptions, GearmanRouter};
 use spindle_router::{
     Network, NoLog, Placement, Reach, Shard, Sockets, Spread, http::HttpRouter, workq::WorkqRouter,
@@ -23,7 +23,7 @@ use super::{Base, answers, pages::ShardsPulse};
 use crate::{
     config::{Config, Resolved},
     http::Pages,
-    serve::not_bound,
+    serve::{line_limits, not_bound},
     starts,
 };
 
@@ -51,8 +51,7 @@ impl Routers {
         let places = Places::new(config.place_limits(base.connections_max));
         let network = Arc::new(Sockets::new(carrier.handle().clone(), Arc::clone(&reach)));
         let bound = lines(config, base, &(Arc::clone(&network) as Arc<dyn Network>), &placement)?;
-        let idle = config.idle_timeout;
-        let limits = Limits { idle_timeout: idle, first_bytes_timeout: idle, ..Limits::default() };
+        let limits = line_limits(config);
         let (budgets, of_lines) = (base.budgets.clone(), places.clone());
         let net = NetConfig { limits, budgets, places: of_lines, ..NetConfig::default() };
         let lines = Server::start(Arc::new(NoLog), bound, net)?;
@@ -124,10 +123,11 @@ fn lines(
     if let Some(addr) = config.workq {
         let limits = spindle_workq::wire::Limits::default();
         let router = WorkqRouter::new(Arc::clone(network), placement.clone(), limits);
-        doors.push((Arc::new(router), addr));
+        doors.push((Arc::new(router.with_access(base.entrance.door(config, addr))), addr));
     }
     if let Some(addr) = config.gearman {
-        let options = GearmanOptions::default();
+        let access = base.entrance.door(config, addr);
+        let options = GearmanOptions { access, ..GearmanOptions::default() };
         let router = GearmanRouter::new(Arc::clone(network), placement.clone(), options);
         doors.push((Arc::new(router), addr));
     }

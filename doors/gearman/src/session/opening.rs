@@ -162,4 +162,11 @@ impl Session for Opening {
     fn is_engaged(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_engaged())
     }
+
+    fn lacks_identity(&mut self) -> bool {
+        match &mut self.session {
+            Some(session) => session.lacks_identity(),
+            None => self.login.lacks_identity(),
+        }
+    }
 }

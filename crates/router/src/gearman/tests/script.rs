@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use spindle_engine::door::{Flow, Outbox, Session};
+use spindle_access::{Access, Login};
+use spindle_engine::door::{Flow, Outbox, Peer, Session};
 use spindle_engine::{Answer, Gate, Gated};
 use spindle_gearman::client::Encode;
 use spindle_gearman::wire::{GrabKind, Limits, Priority, Request, Response, Submit, SubmitKind};
 
 use super::super::session::GearmanRouterSession;
-use crate::{Came, Placement, Shard, Wake, Way, Ways};
+use crate::{Came, Network, Placement, Shard, Wake, Way, Ways};
 
 #[derive(Default)]
 pub(super) struct Script {
@@ -65,10 +66,14 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new() -> Client {
+        Client::of(Access::open().login(None))
+    }
+
+    pub(super) fn of(login: Login) -> Client {
         let script = Arc::new(Mutex::new(Script::default()));
         let ways = Box::new(ScriptedWays(Arc::clone(&script)));
         let placement = Placement::over(SHARDS);
-        let session = GearmanRouterSession::new(placement, Limits::default(), ways);
+        let session = GearmanRouterSession::new(placement, Limits::default(), ways, login);
         let (input, out) = (BytesMut::new(), Outbox::default());
         Client { session, script, input, out, flow: Flow::Continue }
     }
@@ -200,3 +205,12 @@ pub(super) fn assigned(shard: u8) -> Vec<u8> {
 }
 
 pub(super) const GRAB: Request = Request::Grab(GrabKind::Plain);
+
+/// The network of all clients.
+pub(super) struct ScriptedNetwork;
+
+impl Network for ScriptedNetwork {
+    fn ways(&self, _door: &'static str, _client: &Peer, _wake: Wake) -> Box<dyn Ways> {
+        Box::new(ScriptedWays(Arc::default()))
+    }
+}
