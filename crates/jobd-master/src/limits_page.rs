@@ -22,6 +22,7 @@ fn the_page_of_limits_says_what_a_master_allows() {
     let of_client = server::Limits::default().message_bytes_max;
     for (what, limit) in [
         ("time without a byte in the middle of a request or message", format!("{stall} s")),
+        ("time to log in", format!("`{}m`", server::Limits::default().login_time.as_secs() / 60)),
         ("time for a TLS handshake", format!("{} s", server::HANDSHAKE_TIME.as_secs())),
         ("time without taking a byte of an answer", format!("30 s; H and J {stall} s")),
         (

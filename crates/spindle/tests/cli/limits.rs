@@ -2,14 +2,17 @@
 //! docs/limits.md has the fixed ones. Other effects of a limit are tested where it applies.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     thread,
 };
 
 use serde_json::{Value, json};
 use spindle_http::BodyLimits;
-use spindle_testkit::{HttpRequest, PATIENCE, TokensFile, wait_until};
+use spindle_testkit::{Certificates, HttpRequest, PATIENCE, TokensFile, wait_until};
+use spindle_tls::ServerFiles;
 
 use crate::serve::{Served, data, serve};
 
@@ -170,6 +173,63 @@ fn connections_that_are_idle_for_too_long_are_closed_at_every_door() {
     assert_eq!(&said, b"-TIMEOUT\r\n", "{}", said.escape_ascii());
 }
 
+/// What each door but HTTP asks for before it serves: with tokens and a password, with TLS, or nothing.
+#[test]
+fn clients_that_do_not_log_in_in_time_are_closed_where_they_have_to() {
+    let doors = ["--memory", "--gearman", "127.0.0.1:0", "--jobd-master", "127.0.0.1:0"];
+    let start = |more: &[&str]| limited(&[&doors[..], &["--login-timeout", "1s"], more].concat());
+    let files = tempfile::tempdir().unwrap();
+    let password = files.path().join("password");
+    fs::write(&password, "sesame").unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    let tokens = TokensFile::of(&TokensFile::entry("known", "admin", "*", ""));
+    let (tokens, password) = (tokens.path(), password.to_str().unwrap());
+    let tokens = tokens.to_str().unwrap();
+    let asking = ["--require-auth", "--tokens", tokens, "--jobd-master-password-file", password];
+    let (asking, open) = (start(&asking), start(&[]));
+    let certificates = Certificates::new();
+    let ServerFiles { certificate, key, .. } = certificates.server();
+    let [certificate, key] = [certificate, key].map(|path| path.to_str().unwrap().to_owned());
+    let secured = ["--tls-cert", &certificate, "--tls-key", &key];
+    let required = ["workq", "gearman", "jobd-master"].map(|door| format!("--{door}-tls"));
+    let required = required.iter().flat_map(|flag| [flag.as_str(), "required"]);
+    let secured = start(&secured.into_iter().chain(required).collect::<Vec<_>>());
+    let login = "[0,{\"no\":1,\"type\":\"status\",\"password\":\"sesame\"}]\x04";
+    for (door, login, idle, request, answer, end) in [
+        ("workq", "auth known\r\n", "auth unknown\r\n", "inspect server\r\n", "+OK", b'\n'),
+        ("gearman", "auth known\n", "version\n", "getpid\n", "OK", b'\n'),
+        ("jobd-master", login, "[2]\x04", "[2]\x04", "[3]", 4),
+    ] {
+        let ask = |stream: &mut TcpStream, request: &str| {
+            let (mut heard, mut byte) = (Vec::new(), [0]);
+            stream.write_all(request.as_bytes()).ok()?;
+            while heard.last() != Some(&end) {
+                stream.read_exact(&mut byte).ok()?;
+                heard.push(byte[0]);
+            }
+            String::from_utf8(heard).ok()
+        };
+        let mut free = connect(&open, door);
+        // A busy machine may need more than one try to be in time.
+        let mut known = loop {
+            let mut stream = connect(&asking, door);
+            if ask(&mut stream, login).is_some() {
+                break stream;
+            }
+        };
+        for (served, sent) in [(&asking, ""), (&asking, idle), (&secured, "")] {
+            let mut stranger = connect(served, door);
+            stranger.write_all(sent.as_bytes()).unwrap();
+            let ended = stranger.read_to_end(&mut Vec::new());
+            assert!(ended.is_ok(), "{door} {sent}: {ended:?}");
+        }
+        for stays in [&mut free, &mut known] {
+            let heard = ask(stays, request).unwrap_or_default();
+            assert!(heard.starts_with(answer), "{door}: {heard}");
+        }
+    }
+}
+
 /// A client that asks for much and reads nothing holds at most 4 MiB by itself: the limit that is
 /// exceeded here is the one on the sum.
 #[test]
@@ -227,6 +287,7 @@ fn the_page_of_limits_says_what_the_doors_allow() {
             "time without a byte in the middle of a request or message",
             format!("{} s", lines.partial_request_timeout.as_secs()),
         ),
+        ("time to log in", format!("`{}m`", lines.login_timeout.as_secs() / 60)),
         ("time for a request's body", format!("{} s", body.time.as_secs())),
         ("time for a TLS handshake", format!("{} s", lines.handshake_timeout.as_secs())),
         ("time for a TLS handshake", format!("{} s", http.handshake_time.as_secs())),

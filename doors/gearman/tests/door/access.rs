@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_access::{Look, Role};
+use spindle_access::{Access, Look, Role};
 use spindle_core::audit::{Action, Actor, ActorKind};
 use spindle_core::job::Origin;
-use spindle_gearman::Options;
+use spindle_engine::{ConnectionId, Door, Flow, Mailbox, Outbox, Peer};
 use spindle_gearman::client::Encode;
 use spindle_gearman::wire::admin::{Presented, QueueLimits};
 use spindle_gearman::wire::draft::{self, JobKind, NewJob, Progress};
 use spindle_gearman::wire::{AdminCommand, GrabKind, Priority, Request, SubmitKind};
+use spindle_gearman::{GearmanDoor, Options};
 use spindle_log::MemoryLog;
-use spindle_testkit::{Audited, TokensFile, is_enough};
+use spindle_testkit::{Audited, Letters, TokensFile, is_enough};
 
 use crate::harness::{Bench, Line, submit};
 
@@ -217,7 +218,7 @@ fn a_token_that_asks_too_fast_waits_its_turn() {
     assert!(!drafted.all_heard().is_empty());
     drafted.raw(&bytes);
     assert_eq!(waits(), 1);
-    assert_eq!(drafted.shut_down(false), spindle_engine::Flow::Close);
+    assert_eq!(drafted.shut_down(false), Flow::Close);
 }
 
 /// Lines that say who is there count before either protocol has begun: whoever guesses tokens waits.
@@ -250,7 +251,7 @@ fn who_presents_tokens_too_fast_waits_before_the_protocol_is_known() {
     let mut held = bench.open();
     auth(&mut held, "submit");
     assert_eq!((held.text("auth submit"), waits()), (String::new(), 1));
-    assert_eq!(held.shut_down(false), spindle_engine::Flow::Close);
+    assert_eq!(held.shut_down(false), Flow::Close);
     held.close();
     assert_eq!(waits(), 0);
 }
@@ -499,9 +500,9 @@ fn a_token_is_presented_before_either_protocol_however_the_line_is_cut() {
     let mut line = bench.open();
     line.raw(b"auth ");
     line.raw(vec![b'x'; 1023 - 5]);
-    assert_eq!(line.flow, spindle_engine::Flow::Continue);
+    assert_eq!(line.flow, Flow::Continue);
     line.raw(b"xx");
-    assert_ne!(line.flow, spindle_engine::Flow::Continue);
+    assert_ne!(line.flow, Flow::Continue);
 }
 
 #[test]
@@ -523,7 +524,7 @@ fn a_client_hears_nothing_more_of_its_jobs_when_its_token_is_gone() {
     worker.send(&Request::WorkComplete { handle, result: "secret".into() });
     worker.hears_nothing();
     client.hears_nothing();
-    assert_eq!(client.flow, spindle_engine::Flow::Abort);
+    assert_eq!(client.flow, Flow::Abort);
 }
 
 #[test]
@@ -548,4 +549,45 @@ fn nothing_shows_a_token_by_mistake() {
     let command = AdminCommand::parse(&Bytes::from_static(b"auth sesame")).unwrap();
     assert_eq!(command, AdminCommand::Auth { token: Presented("sesame".into()) });
     assert!(!format!("{command:?}").contains("sesame"));
+}
+
+#[test]
+fn a_client_lacks_an_identity_until_it_presents_one_where_it_must() {
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
+    let access = file.access(true);
+    let bench = Bench::new();
+    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
+    let open = |access: Access, name: Option<&str>| {
+        let certificate = name.map(Arc::from);
+        let peer = Peer { certificate, ..Peer::plain(([127, 0, 0, 1], 1).into()) };
+        let is_required = access.is_required();
+        let options = Options { access, ..Options::default() };
+        let door = GearmanDoor::new(bench.engine.clone(), options);
+        assert_eq!(door.requires_identity(), is_required);
+        door.open(ConnectionId(1), &peer, &mailbox)
+    };
+    assert!(!open(access.required(false), None).lacks_identity());
+    assert!(open(access.clone(), Some("other.example")).lacks_identity());
+    assert!(!open(access.clone(), Some("c.example")).lacks_identity());
+    // What the client speaks is not known before its first request that is no `auth`.
+    let sleep = bytes_of(&draft::Request::WorkerSleep);
+    for (first, second) in [
+        (&b"auth wrong\n"[..], &b"auth known\n"[..]),
+        (b"version\n", b"auth known\n"),
+        (b"auth wrong\nversion\n", b"auth known\n"),
+        (&sleep, b""),
+    ] {
+        let (mut session, mut out) = (open(access.clone(), None), Outbox::default());
+        assert!(session.lacks_identity());
+        assert_eq!(session.on_bytes(&mut first.into(), &mut out), Flow::Continue);
+        assert!(session.lacks_identity(), "{}", first.escape_ascii());
+        assert_eq!(session.on_bytes(&mut second.into(), &mut out), Flow::Continue);
+        assert_eq!(session.lacks_identity(), second.is_empty(), "{}", first.escape_ascii());
+    }
+    let (mut session, mut out) = (open(access, None), Outbox::default());
+    let known = [b"auth known\n", &sleep[..]].concat();
+    assert_eq!(session.on_bytes(&mut known[..].into(), &mut out), Flow::Continue);
+    assert!(!session.lacks_identity());
 }

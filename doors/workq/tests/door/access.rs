@@ -8,10 +8,13 @@ use bytes::Bytes;
 use spindle_access::{Access, Look, Role};
 use spindle_core::audit::{Actor, ActorKind};
 use spindle_core::job::Origin;
-use spindle_testkit::{Audited, TokensFile, is_enough};
+use spindle_engine::{ConnectionId, Door, Flow, Mailbox, Options, Outbox, Peer};
+use spindle_log::MemoryLog;
+use spindle_testkit::{Audited, Letters, ManualEngine, TokensFile, is_enough};
+use spindle_workq::WorkqDoor;
 use spindle_workq::wire::{Decoder, Limits, Request};
 
-use crate::harness::{TestServer, id};
+use crate::harness::{START_MS, TestServer, id};
 
 /// What a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -379,4 +382,37 @@ fn nothing_shows_a_token_by_mistake() {
     let Some(Request::Auth { token }) = request.unwrap() else { panic!("it is auth") };
     assert_eq!(token.0, Bytes::from_static(b"sesame"));
     assert!(!format!("{:?}", Request::Auth { token }).contains("sesame"));
+}
+
+#[test]
+fn a_client_lacks_an_identity_until_it_presents_one_where_it_must() {
+    let certificate =
+        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
+    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
+    let access = file.access(true);
+    let ManualEngine { engine, .. } =
+        ManualEngine::open(Arc::new(MemoryLog::new()), START_MS, Options::default());
+    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
+    let open = |access: Access, name: Option<&str>| {
+        let certificate = name.map(Arc::from);
+        let peer = Peer { certificate, ..Peer::plain(([127, 0, 0, 1], 1).into()) };
+        let is_required = access.is_required();
+        let door = WorkqDoor::new(engine.clone(), Limits::default()).with_access(access);
+        assert_eq!(door.requires_identity(), is_required);
+        door.open(ConnectionId(1), &peer, &mailbox)
+    };
+    assert!(!open(access.required(false), None).lacks_identity());
+    assert!(open(access.clone(), Some("other.example")).lacks_identity());
+    assert!(!open(access.clone(), Some("c.example")).lacks_identity());
+    let (mut session, mut out) = (open(access, None), Outbox::default());
+    for (said, lacks) in [
+        ("", true),
+        ("inspect server\r\n", true),
+        ("auth wrong\r\n", true),
+        ("auth known\r\n", false),
+        ("auth wrong\r\n", false),
+    ] {
+        assert_eq!(session.on_bytes(&mut said.as_bytes().into(), &mut out), Flow::Continue);
+        assert_eq!(session.lacks_identity(), lacks, "{said}");
+    }
 }
