@@ -269,7 +269,7 @@ impl Listener {
                 let admission = Admission::new(access, peer);
                 let is_asked = tls.is_required() || !admission.is_admitted();
                 let login_by = is_asked.then_some(by);
-                let idle_by = peer_limits.idle_time.map(|time| accepted_at + time);
+                let idle_by = peer_limits.idle_time.and_then(|time| accepted_at.checked_add(time));
                 let opening = open(stream, &tls, &turns);
                 let opened = match login_by.into_iter().chain(idle_by).min() {
                     None => opening.await,

@@ -593,7 +593,7 @@ pub const TABLE: &[Setting] = &[
             "Close a connection of the Workq door, the Gearman door or the jobd master that has not \
              done within this time what the door asks for before it serves: the handshake, where \
              TLS is required, and a token, a client certificate or a password, where clients must \
-             say who they are; from 1s to 1d. docs/security.md says more.",
+             say who they are; from 1s to 1d. docs/limits.md says more.",
         )
         .apply(|config, text| {
             set(&mut config.login_timeout, within(duration(text), PATIENCE, "use 1s to 1d"))
