@@ -31,7 +31,7 @@ fn decode<'a>(
 fuzz_target!(|data: &[u8]| {
     let Some((&cut, data)) = data.split_first() else { return };
     // Short limits, so that the fuzzer reaches them.
-    let limits = Limits { packet_bytes_max: 128, duplicate_key_bytes_max: 8, names_max: 4 };
+    let limits = Limits { packet_bytes_max: 128, duplicate_key_bytes_max: 8, names_max: 4, names_bytes_max: 64 };
     let whole = decode(limits, std::iter::once(data));
     assert_eq!(decode(limits, data.chunks(usize::from(cut).max(1))), whole);
     for request in whole.into_iter().flatten() {

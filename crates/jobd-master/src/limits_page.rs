@@ -30,13 +30,14 @@ fn the_page_of_limits_says_what_a_master_allows() {
             format!("4 MiB; J {} MiB", mib(link::UNSENT_BYTES_MAX)),
         ),
         (
-            "a message of a client; of a worker",
-            format!("{} MiB; {} GiB", mib(of_client), gib(requests::WORKER_MESSAGE_BYTES_MAX)),
+            "a message of a client or worker; a worker's answer",
+            format!("{} MiB; {} GiB", mib(of_client), gib(requests::WORKER_ANSWER_BYTES_MAX)),
         ),
         ("a jobd worker's status", format!("{} MiB", mib(report::ANSWER_BYTES_MAX))),
+        ("the name of a jobd worker", "1,024 bytes".to_owned()),
         ("requests of one connection without an answer", "1,024".to_owned()),
     ] {
         assert_eq!(default_of(what), limit, "{what}");
     }
-    assert_eq!(link::REQUESTS_MAX, 1024);
+    assert_eq!((link::REQUESTS_MAX, requests::WORKER_NAME_BYTES_MAX), (1024, 1024));
 }

@@ -85,7 +85,8 @@ struct Shared {
     sent: Notify,
     pending: Mutex<Pending>,
     requests: Arc<Semaphore>,
-    message_bytes_max: AtomicUsize,
+    message_bytes_max: usize,
+    answer_bytes_max: AtomicUsize,
     reads: AtomicUsize,
     closed: watch::Sender<bool>,
     held: Held,
@@ -197,7 +198,8 @@ impl Link {
                 ..Pending::default()
             }),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX as usize)),
-            message_bytes_max: AtomicUsize::new(message_bytes_max),
+            message_bytes_max,
+            answer_bytes_max: AtomicUsize::new(message_bytes_max),
             reads: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
             held: Held::new(budgets),
@@ -245,9 +247,9 @@ impl Link {
         self.0.reads.load(Ordering::Relaxed)
     }
 
-    /// Changes how long the peer's messages may be.
-    pub fn set_message_bytes_max(&self, message_bytes_max: usize) {
-        self.0.message_bytes_max.store(message_bytes_max, Ordering::Relaxed);
+    /// Lets the peer's answers be longer than its other messages.
+    pub fn raise_answer_bytes_max(&self, answer_bytes_max: usize) {
+        self.0.answer_bytes_max.fetch_max(answer_bytes_max, Ordering::Relaxed);
     }
 
     /// Sends what is queued, then closes.
@@ -470,9 +472,9 @@ impl Connection {
     }
 
     async fn read(&mut self, serve: &mut impl FnMut(Request, Responder)) -> String {
-        let mut frames = Frames::new(0);
+        let mut frames = Frames::new(self.link.0.message_bytes_max);
         loop {
-            frames.set_message_bytes_max(self.link.0.message_bytes_max.load(Ordering::Relaxed));
+            frames.set_answer_bytes_max(self.link.0.answer_bytes_max.load(Ordering::Relaxed));
             let next = frames.next_message();
             self.link.0.held.message.set(frames.input().capacity());
             match next {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
+use spindle_limits::WorkerNames;
 use tracing::info;
 
 use crate::{
@@ -18,7 +19,9 @@ use crate::{
 };
 
 /// Answers of a worker can carry the outputs of many jobs.
-pub(crate) const WORKER_MESSAGE_BYTES_MAX: usize = 1 << 30;
+pub(crate) const WORKER_ANSWER_BYTES_MAX: usize = 1 << 30;
+/// The longest name of a worker, which is kept while it is there. Most are a host's name.
+pub(crate) const WORKER_NAME_BYTES_MAX: usize = 1024;
 
 /// The answer to `status`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,8 +128,14 @@ impl Requests {
             _ => return Err("name is missing or invalid".to_owned()),
         };
         let targets = targets.unwrap_or_default();
+        if name.len() > WORKER_NAME_BYTES_MAX {
+            return Err(format!("name is too long: at most {WORKER_NAME_BYTES_MAX} bytes"));
+        }
+        if !WorkerNames::allow(&targets) {
+            return Err("too many targets: at most 1024, with 64 KiB of names in all".to_owned());
+        }
         info!(worker = name, ?targets, peer = %link.remote(), "registers");
-        link.set_message_bytes_max(WORKER_MESSAGE_BYTES_MAX);
+        link.raise_answer_bytes_max(WORKER_ANSWER_BYTES_MAX);
         let worker = Registered::new(link.clone(), name.clone(), targets);
         let mut workers = self.0.workers.lock();
         let due = workers.register(worker);

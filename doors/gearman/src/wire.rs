@@ -29,8 +29,8 @@ pub use error::{ErrorReply, WireError};
 pub use handle::{Handle, HandlePrefix};
 pub use number::parse_number;
 pub use packet::{
-    ABILITIES_MAX, CLIENT_ID_BYTES_MAX, FUNCTION_BYTES_MAX, HANDLE_BYTES_MAX, HEADER_BYTES,
-    PacketType, UNIQUE_BYTES_MAX,
+    CLIENT_ID_BYTES_MAX, FUNCTION_BYTES_MAX, HANDLE_BYTES_MAX, HEADER_BYTES, PacketType,
+    UNIQUE_BYTES_MAX,
 };
 pub use protocol::Protocol;
 pub use request::{GrabKind, Priority, Request, Submit, SubmitKind};

@@ -152,7 +152,12 @@ fn a_wrong_magic_is_noticed_as_soon_as_it_is_wrong() {
 
 #[test]
 fn packets_names_and_keys_have_limits() {
-    let limits = Limits { packet_bytes_max: 600, duplicate_key_bytes_max: 5, names_max: 2 };
+    let limits = Limits {
+        packet_bytes_max: 600,
+        duplicate_key_bytes_max: 5,
+        names_max: 2,
+        names_bytes_max: 520,
+    };
     let decode = |request: &Request| {
         let mut bytes = BytesMut::new();
         request.encode(&mut bytes);
@@ -168,6 +173,10 @@ fn packets_names_and_keys_have_limits() {
     };
     assert!(decode(&connect(2, 3)).is_ok());
     assert_eq!(decode(&connect(3, 3)), Err(DraftError::Malformed(1)));
+    assert!(decode(&connect(2, 260)).is_ok());
+    assert_eq!(decode(&connect(2, 261)), Err(DraftError::Malformed(1)));
+    let default = Limits::default();
+    assert_eq!((default.names_max, default.names_bytes_max), (1024, 64 * 1024));
     assert!(decode(&connect(1, 512)).is_ok());
     assert_eq!(decode(&connect(1, 513)), Err(DraftError::Malformed(1)));
 

@@ -11,8 +11,12 @@ use spindle_gearman::wire::{
 
 /// Short, so that random bytes reach them.
 const LIMITS: Limits = Limits { packet_bytes_max: 80, line_bytes_max: 40 };
-const DRAFT_LIMITS: draft::Limits =
-    draft::Limits { packet_bytes_max: 60, duplicate_key_bytes_max: 4, names_max: 3 };
+const DRAFT_LIMITS: draft::Limits = draft::Limits {
+    packet_bytes_max: 60,
+    duplicate_key_bytes_max: 4,
+    names_max: 3,
+    names_bytes_max: 60,
+};
 const PACKET_BYTES_MAX: usize = 1 << 20;
 
 /// Feeds the pieces one after the other and takes all that comes out.

@@ -35,12 +35,13 @@ fn formats() -> [(&'static str, Value); 4] {
 
 #[cfg(test)]
 mod tests {
+    use spindle_limits::WORKER_NAMES_MAX;
     use utoipa::PartialSchema;
 
     use super::*;
     use crate::routes::schema::{Done, NewJob, NewWorker};
     use crate::wire::message::{
-        JOBS_MAX, NAME_BYTES_MAX, NAMES_MAX, TEXT_BYTES_MAX, TIME_CHARS_MAX, WORKER_BYTES_MAX,
+        JOBS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, TIME_CHARS_MAX, URL_BYTES_MAX, WORKER_BYTES_MAX,
     };
 
     /// Holds a bound in a type's schema, at a place below its properties, against a constant.
@@ -56,7 +57,8 @@ mod tests {
         is_checked::<NewJob>("name/maxLength", NAME_BYTES_MAX);
         is_checked::<NewWorker>("name/maxLength", WORKER_BYTES_MAX);
         is_checked::<NewWorker>("max_jobs/maximum", usize::try_from(JOBS_MAX).unwrap());
-        is_checked::<NewWorker>("names/maxItems", NAMES_MAX);
+        is_checked::<NewWorker>("names/maxItems", WORKER_NAMES_MAX);
+        is_checked::<NewWorker>("url/maxLength", URL_BYTES_MAX);
         is_checked::<NewWorker>("names/items/maxLength", NAME_BYTES_MAX);
         is_checked::<Done>("finished_at/maxLength", TIME_CHARS_MAX);
         is_checked::<Done>("message/maxLength", TEXT_BYTES_MAX);

@@ -7,10 +7,8 @@ use bytes::Bytes;
 use spindle_core::JobId;
 use spindle_core::job::Origin;
 use spindle_engine::Engine;
+use spindle_limits::WORKER_NAMES_MAX;
 use tokio::sync::watch;
-
-/// What one lease can ask for.
-const NAMES_MAX: usize = 1024;
 
 /// Names of jobs that came in through this door and may be there still.
 #[derive(Debug)]
@@ -37,13 +35,13 @@ impl JobNames {
         }
         self.names.send_if_modified(|names| {
             let names = Arc::make_mut(names);
-            if names.len() >= NAMES_MAX {
+            if names.len() >= WORKER_NAMES_MAX {
                 let existing = engine.queues().existing(names.iter());
                 names.retain(|name| existing.contains(name));
             }
-            if names.len() >= NAMES_MAX {
+            if names.len() >= WORKER_NAMES_MAX {
                 tracing::warn!(
-                    "lightjq: {NAMES_MAX} job names are in use; workers that name no jobs are not \
+                    "lightjq: {WORKER_NAMES_MAX} job names are in use; workers that name no jobs are not \
                      given those of {}",
                     String::from_utf8_lossy(name)
                 );

@@ -47,17 +47,31 @@ pub struct Frames {
     searched: usize,
     begun: bool,
     message_bytes_max: usize,
+    answer_bytes_max: usize,
 }
 
 impl Frames {
     /// Input whose messages may have up to so many bytes, EOT not counted.
     pub fn new(message_bytes_max: usize) -> Self {
-        Self { input: BytesMut::new(), searched: 0, begun: false, message_bytes_max }
+        let answer_bytes_max = message_bytes_max;
+        Self {
+            input: BytesMut::new(),
+            searched: 0,
+            begun: false,
+            message_bytes_max,
+            answer_bytes_max,
+        }
     }
 
-    /// Changes the limit from the next [`Frames::next_message`] on.
-    pub fn set_message_bytes_max(&mut self, message_bytes_max: usize) {
-        self.message_bytes_max = message_bytes_max;
+    /// Allows answers, and no other messages, more from the next [`Frames::next_message`] on. They
+    /// are passed on as they are; anything else is read into values, which take several times as
+    /// much memory.
+    pub fn set_answer_bytes_max(&mut self, answer_bytes_max: usize) {
+        self.answer_bytes_max = answer_bytes_max;
+    }
+
+    fn bytes_max(&self) -> usize {
+        if begins_answer(&self.input) { self.answer_bytes_max } else { self.message_bytes_max }
     }
 
     /// Where read bytes are appended.
@@ -88,7 +102,10 @@ impl Frames {
         let end = self.input.iter().skip(self.searched).position(|&byte| byte == EOT);
         let length = end.map_or(self.input.len(), |at| self.searched + at);
         if length > self.message_bytes_max {
-            return Err(FrameError::TooLong { message_bytes_max: self.message_bytes_max });
+            let message_bytes_max = self.bytes_max();
+            if length > message_bytes_max {
+                return Err(FrameError::TooLong { message_bytes_max });
+            }
         }
         if end.is_none() {
             self.searched = length;
@@ -103,6 +120,12 @@ impl Frames {
         self.searched = 0;
         Ok(Some(message))
     }
+}
+
+/// Whether a message with these bytes at its beginning is the answer to a request.
+fn begins_answer(bytes: &[u8]) -> bool {
+    let mut seen = bytes.iter().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+    (seen.next(), seen.next(), seen.next()) == (Some(&b'['), Some(&b'1'), Some(&b','))
 }
 
 #[cfg(test)]
@@ -133,6 +156,25 @@ mod tests {
         assert_eq!(frames.next_message().unwrap().unwrap(), &b"0123456789"[..]);
         frames.input().extend_from_slice(b"01234567890");
         assert_eq!(frames.next_message(), Err(FrameError::TooLong { message_bytes_max: 10 }));
+    }
+
+    #[test]
+    fn only_an_answer_may_be_longer_than_other_messages() {
+        let mut frames = Frames::new(10);
+        frames.set_answer_bytes_max(20);
+        for answer in [&b"[1,34567890123456789"[..], b" [ 1 ,78901234567890"] {
+            frames.input().extend_from_slice(answer);
+            frames.input().extend_from_slice(&[EOT]);
+            assert_eq!(frames.next_message().unwrap().unwrap(), answer);
+        }
+        for (message, message_bytes_max) in
+            [(&b"[1,345678901234567890"[..], 20), (b"[0,34567890", 10), (b"[10,4567890", 10)]
+        {
+            let mut frames = Frames::new(10);
+            frames.set_answer_bytes_max(20);
+            frames.input().extend_from_slice(message);
+            assert_eq!(frames.next_message(), Err(FrameError::TooLong { message_bytes_max }));
+        }
     }
 
     /// As `docs/limits.md` says.

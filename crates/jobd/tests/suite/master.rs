@@ -314,6 +314,41 @@ async fn a_second_registration_replaces_the_first() {
     w.hears_nothing().await;
 }
 
+/// As `docs/limits.md` says: 1,024 targets, 64 KiB of their names, and 1,024 bytes of its own.
+#[tokio::test]
+async fn what_a_worker_registers_has_limits_and_not_one_more() {
+    let master = master("").await;
+    let numbered = |count: usize, width: usize| -> Vec<String> {
+        let digits = |number: usize| number.to_string();
+        let name = |digits: String| "0".repeat(width - digits.len()) + &digits;
+        (0..count).map(digits).map(name).collect()
+    };
+    let mut w = connect(&master).await;
+    let register = |name: &str, targets: Vec<String>| {
+        let data = serde_json::json!({"targets": targets, "name": name});
+        format!(r#"[0,{{"no":1,"type":"register-worker","data":{data}}}]"#)
+    };
+    for (name, targets) in [
+        ("w".to_owned(), numbered(1024, 64)),
+        ("w".repeat(1024), numbered(1, 64 * 1024)),
+        ("w".to_owned(), numbered(128, 512)),
+    ] {
+        let answer = w.ask(&register(&name, targets)).await;
+        assert_eq!(answer, r#"[1,{"no":1,"data":"ok"}]"#);
+    }
+    for targets in [numbered(1025, 4), numbered(1, 64 * 1024 + 1), numbered(1024, 65)] {
+        let answer = w.ask(&register("other", targets)).await;
+        let why = "too many targets: at most 1024, with 64 KiB of names in all";
+        assert_eq!(answer, format!(r#"[1,{{"no":1,"error":"{why}"}}]"#));
+    }
+    let answer = w.ask(&register(&"w".repeat(1025), numbered(1, 1))).await;
+    let why = "name is too long: at most 1024 bytes";
+    assert_eq!(answer, format!(r#"[1,{{"no":1,"error":"{why}"}}]"#));
+    // What was registered before the refusals stays.
+    let status = connect(&master).await.ask(r#"[0,{"no":2,"type":"status"}]"#).await;
+    assert!(status.contains(r#""name":"w"}]"#), "{status:.200}");
+}
+
 #[tokio::test]
 async fn a_worker_without_a_name_is_called_by_its_address() {
     let master = master("").await;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
 use spindle_gearman::client::Encode;
-use spindle_gearman::wire::{ABILITIES_MAX, CLIENT_ID_BYTES_MAX, Request};
+use spindle_gearman::wire::{CLIENT_ID_BYTES_MAX, Request};
+use spindle_limits::WorkerNames;
 
 use crate::{Placement, Shard};
 
@@ -19,6 +20,7 @@ pub(super) struct Introduction {
     /// What a worker can do, in the order it was said.
     abilities: BTreeMap<u64, Ability>,
     places: HashMap<Bytes, u64>,
+    counted: WorkerNames,
     next_place: u64,
     /// For each shard, how many functions the worker can do there.
     shards: BTreeMap<Shard, usize>,
@@ -71,8 +73,8 @@ impl Introduction {
     ) -> Result<(), TooMany> {
         let place = match self.places.get(function) {
             Some(known) => *known,
-            None if self.places.len() >= ABILITIES_MAX => return Err(TooMany),
-            None => self.next_place,
+            None if self.counted.add(function.len()) => self.next_place,
+            None => return Err(TooMany),
         };
         let name = Bytes::copy_from_slice(function);
         for shard in shards {
@@ -93,6 +95,7 @@ impl Introduction {
         let Some(ability) = place.and_then(|place| self.abilities.remove(&place)) else {
             return Vec::new();
         };
+        self.counted.remove(function.len());
         self.count_out(&ability.shards);
         ability.shards
     }
@@ -110,6 +113,7 @@ impl Introduction {
     pub fn reset(&mut self) {
         self.abilities.clear();
         self.places.clear();
+        self.counted = WorkerNames::default();
         self.shards.clear();
     }
 
@@ -186,6 +190,7 @@ pub(super) fn shard_of_handle(placement: &Placement, handle: &[u8]) -> Shard {
 #[cfg(test)]
 mod tests {
     use spindle_core::job::JOB_ID_SEQUENCE_END;
+    use spindle_limits::{WORKER_NAMES_BYTES_MAX, WORKER_NAMES_MAX};
 
     use super::*;
 
@@ -226,13 +231,17 @@ mod tests {
     fn a_worker_can_do_as_much_as_at_one_server() {
         let mut said = Introduction::default();
         let name = |number: usize| Bytes::from(number.to_string());
-        for number in 0..ABILITIES_MAX {
+        for number in 0..WORKER_NAMES_MAX {
             said.add(&[Shard((number % 3) as u8)], &name(number), None).unwrap();
         }
-        assert_eq!(said.add(&[Shard(0)], &name(ABILITIES_MAX), None), Err(TooMany));
+        assert_eq!(said.add(&[Shard(0)], &name(WORKER_NAMES_MAX), None), Err(TooMany));
         assert_eq!(said.add(&[Shard(1)], &name(1), Some(1)), Ok(()));
         said.remove(b"1");
-        assert_eq!(said.add(&[Shard(0)], &name(ABILITIES_MAX), None), Ok(()));
+        assert_eq!(said.add(&[Shard(0)], &name(WORKER_NAMES_MAX), None), Ok(()));
+        said.reset();
+        let most = Bytes::from(vec![b'n'; WORKER_NAMES_BYTES_MAX]);
+        assert_eq!(said.add(&[Shard(0)], &most, None), Ok(()));
+        assert_eq!(said.add(&[Shard(0)], &name(1), None), Err(TooMany));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
+use spindle_limits::WorkerNames;
+
 use super::copy_name;
-use crate::wire::ABILITIES_MAX;
 
 /// What a worker can do. The cost for one name does not depend on how many there are.
 #[derive(Debug, Default)]
@@ -13,6 +14,7 @@ pub(super) struct Abilities {
     /// In the order the worker said them: round-robin goes by it.
     functions: BTreeMap<u64, Ability>,
     places: HashMap<Bytes, u64>,
+    counted: WorkerNames,
     next_place: u64,
     /// Where the last job came from: round-robin goes on behind it.
     pub last: Option<Bytes>,
@@ -32,7 +34,7 @@ pub(super) enum Added {
     New { place: u64, name: Bytes },
     /// The worker had said it before; its timeout is the new one.
     Known,
-    /// The worker has reached the limit of functions.
+    /// The worker has reached the limit of functions, or of the bytes of their names.
     TooMany,
 }
 
@@ -44,7 +46,7 @@ impl Abilities {
             }
             return Added::Known;
         }
-        if self.functions.len() >= ABILITIES_MAX {
+        if !self.counted.add(function.len()) {
             return Added::TooMany;
         }
         let (place, name) = (self.next_place, copy_name(function));
@@ -57,6 +59,7 @@ impl Abilities {
     /// Returns the place it stood at.
     pub fn remove(&mut self, function: &[u8]) -> Option<u64> {
         let place = self.places.remove(function)?;
+        self.counted.remove(function.len());
         self.functions.remove(&place);
         Some(place)
     }
@@ -98,6 +101,8 @@ impl Abilities {
 
 #[cfg(test)]
 mod tests {
+    use spindle_limits::{WORKER_NAMES_BYTES_MAX, WORKER_NAMES_MAX};
+
     use super::*;
 
     fn name(number: usize) -> Bytes {
@@ -126,12 +131,28 @@ mod tests {
     #[test]
     fn as_many_as_a_lease_may_name_and_one_for_each_that_went() {
         let mut abilities = Abilities::default();
-        for number in 0..ABILITIES_MAX {
+        for number in 0..WORKER_NAMES_MAX {
             assert!(matches!(abilities.add(&name(number), None), Added::New { .. }));
         }
-        assert_eq!(abilities.add(&name(ABILITIES_MAX), None), Added::TooMany);
+        assert_eq!(abilities.add(&name(WORKER_NAMES_MAX), None), Added::TooMany);
         assert_eq!(abilities.add(&name(7), None), Added::Known);
         abilities.remove(b"7");
-        assert!(matches!(abilities.add(&name(ABILITIES_MAX), None), Added::New { .. }));
+        assert!(matches!(abilities.add(&name(WORKER_NAMES_MAX), None), Added::New { .. }));
+    }
+    #[test]
+    fn the_bytes_of_their_names_are_counted_too_until_they_go() {
+        let mut abilities = Abilities::default();
+        let long = |number: usize| Bytes::from(format!("{number:0512}"));
+        let most = WORKER_NAMES_BYTES_MAX / 512;
+        for number in 0..most {
+            assert!(matches!(abilities.add(&long(number), None), Added::New { .. }));
+        }
+        assert_eq!(abilities.add(&name(1), None), Added::TooMany);
+        assert_eq!(abilities.add(&long(1), None), Added::Known);
+        abilities.remove(&long(1));
+        assert!(matches!(abilities.add(&long(most), None), Added::New { .. }));
+        assert_eq!(abilities.add(&name(1), None), Added::TooMany);
+        abilities.reset();
+        assert!(matches!(abilities.add(&long(0), None), Added::New { .. }));
     }
 }

@@ -48,7 +48,7 @@ pub enum ErrorReply {
     /// The log is as large as it may be.
     LogFull,
     /// Too many clients wait or sleep, too many jobs are kept in memory, or a worker names too many
-    /// functions.
+    /// functions, or too many bytes of them.
     TooMany,
     /// The server stops.
     Stopping,

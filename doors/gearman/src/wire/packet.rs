@@ -18,9 +18,6 @@ pub const HANDLE_BYTES_MAX: usize = 64;
 /// The client id of a connection is kept up to this length (recorded: gearmand keeps as much).
 pub const CLIENT_ID_BYTES_MAX: usize = 127;
 
-/// Functions one worker can do at once: as many as a lease may name.
-pub const ABILITIES_MAX: usize = 1024;
-
 /// The first four bytes of what a client or worker sends.
 pub(super) const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
 

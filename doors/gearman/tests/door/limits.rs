@@ -145,6 +145,24 @@ fn a_worker_can_do_a_thousand_functions_and_not_many_more() {
 }
 
 #[test]
+fn their_names_have_64_kib_and_not_a_byte_more() {
+    let bench = Bench::new();
+    let mut worker = bench.open();
+    let long = |number: usize| format!("{number:0512}");
+    for function in 0..128 {
+        worker.can_do(&long(function));
+    }
+    worker.hears_nothing();
+    worker.can_do("f");
+    assert_eq!(worker.hear_error(), ("QUEUE_ERROR".into(), "Too many of these at once".into()));
+    worker.send(&Request::CantDo { function: long(0).into() });
+    worker.can_do("f");
+    worker.hears_nothing();
+    worker.can_do(&long(0));
+    assert_eq!(worker.hear_error().0, "QUEUE_ERROR");
+}
+
+#[test]
 fn a_log_that_is_behind_holds_a_connection_back_and_loses_nothing() {
     let options = Options { undurable_bytes_max: 4096, ..Options::default() };
     let bench = Bench::with(options);
@@ -193,9 +211,10 @@ fn lists_longer_than_an_outbox_come_whole_and_in_steps() {
 fn a_long_list_of_workers_comes_whole_and_in_steps() {
     let bench = Bench::new();
     let mut admin = bench.open();
-    let names: Vec<String> = (0..1024).map(|name| format!("{name:0>200}")).collect();
-    let mut workers: Vec<Line> = (0..3).map(|_| bench.open()).collect();
-    for (worker, names) in workers.iter_mut().zip([&names[..], &names[..300], &[]]) {
+    let names: Vec<String> = (0..1024).map(|name| format!("{name:0>64}")).collect();
+    let mut workers: Vec<Line> = (0..6).map(|_| bench.open()).collect();
+    let all = &names[..];
+    for (worker, names) in workers.iter_mut().zip([all, &all[..300], &[], all, all, all]) {
         names.iter().for_each(|name| worker.can_do(name));
     }
     admin.raw("workers\nversion\n");
@@ -210,7 +229,7 @@ fn a_long_list_of_workers_comes_whole_and_in_steps() {
     assert_eq!(start, "2 127.0.0.1 -");
     let newest_first: Vec<&str> = names.iter().rev().map(String::as_str).collect();
     assert_eq!(functions.split(' ').collect::<Vec<_>>(), newest_first);
-    assert_eq!((lines.len(), rest.lines().count()), (3, 1 + 1024 + 1));
+    assert_eq!((lines.len(), rest.lines().count()), (6, 1 + 1024 + 1));
 }
 
 #[test]

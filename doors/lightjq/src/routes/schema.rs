@@ -67,9 +67,9 @@ pub(crate) struct NewWorker {
     #[schema(minimum = 1, maximum = 10000)]
     max_jobs: u32,
     /// Where jobs are pushed to, as `POST {url}/worker-job`: the caller's own address.
-    #[schema(format = "worker-url")]
+    #[schema(format = "worker-url", max_length = 2048)]
     url: Option<String>,
-    /// The job names it takes, at most 1,024; none said: all that come in through LightJQ.
+    /// The job names it takes, at most 1,024 of 64 KiB in all; none said: all that come in through LightJQ.
     #[schema(min_items = 1, max_items = 1024, min_length = 1, max_length = 512)]
     names: Option<Vec<String>>,
 }

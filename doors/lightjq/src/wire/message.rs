@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spindle_core::{JobId, address};
+use spindle_limits::{WORKER_NAMES_MAX, WorkerNames};
 use spindle_msgpack::{Fields, Pack, WireError};
 
 /// The longest job name: names of jobs are names of queues, and have the server's limit on those.
@@ -10,10 +11,10 @@ pub const NAME_BYTES_MAX: usize = 512;
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// The longest name of a worker, which is stored with every attempt of a job.
 pub(crate) const WORKER_BYTES_MAX: usize = 200;
+/// The longest address of a worker, which is kept while the worker is registered.
+pub(crate) const URL_BYTES_MAX: usize = 2048;
 /// Jobs a worker may have at once.
 pub(crate) const JOBS_MAX: i128 = 10_000;
-/// Job names a worker may list: what one lease can ask for.
-pub(crate) const NAMES_MAX: usize = 1024;
 /// The longest `finished_at`; an ISO 8601 time is never this long.
 pub(crate) const TIME_CHARS_MAX: usize = 64;
 /// The longest a lease lasts, in whole seconds: about 49 days.
@@ -100,15 +101,22 @@ impl Registration {
             .ok()
             .filter(|count| (1..=JOBS_MAX).contains(&i128::from(*count)))
             .ok_or(WireError::out_of_range("max_jobs", "1 to 10000"))?;
+        let url = fields.text("url")?;
+        if url.is_some_and(|url| url.len() > URL_BYTES_MAX) {
+            return Err(WireError::out_of_range("url", "at most 2048 bytes long"));
+        }
         let names = fields.texts("names")?;
-        if names.as_ref().is_some_and(|names| !(1..=NAMES_MAX).contains(&names.len())) {
+        if names.as_ref().is_some_and(|names| !(1..=WORKER_NAMES_MAX).contains(&names.len())) {
             return Err(WireError::out_of_range("names", "a list of 1 to 1024 names"));
+        }
+        if names.as_ref().is_some_and(|names| !WorkerNames::allow(names)) {
+            return Err(WireError::out_of_range("names", "names of at most 64 KiB in all"));
         }
         let names = names.map(|names| names.iter().map(|name| job_name(name, "names")).collect());
         Ok(Registration {
             name: name.to_owned(),
             max_jobs,
-            url: fields.text("url")?.map(str::to_owned),
+            url: url.map(str::to_owned),
             names: names.transpose()?,
         })
     }

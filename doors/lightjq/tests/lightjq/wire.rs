@@ -273,6 +273,8 @@ fn a_worker_says_what_it_takes() {
         ("names", Packed::Array(vec!["".into()])),
         ("names", Packed::Array(vec![1.into()])),
         ("names", Packed::Array(vec!["n".into(); 1025])),
+        ("names", Packed::Array([vec!["n".repeat(512).into(); 128], vec!["n".into()]].concat())),
+        ("url", Packed::from(format!("http://{}", "x".repeat(2042)))),
         ("names", Packed::from("n")),
         ("url", Packed::from(1)),
     ] {

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
+use spindle_limits::{WORKER_NAMES_BYTES_MAX, WORKER_NAMES_MAX};
 
 use super::{ErrorCode, HEADER_BYTES, JobKind, MAGIC, NewJob, Progress, Request, kind};
 use crate::wire::FUNCTION_BYTES_MAX;
@@ -15,6 +16,8 @@ pub struct Limits {
     pub duplicate_key_bytes_max: usize,
     /// The most names that one worker announces.
     pub names_max: usize,
+    /// The most bytes that these names have, all together.
+    pub names_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -22,7 +25,8 @@ impl Default for Limits {
         Self {
             packet_bytes_max: crate::wire::Limits::default().packet_bytes_max,
             duplicate_key_bytes_max: 255,
-            names_max: 1024,
+            names_max: WORKER_NAMES_MAX,
+            names_bytes_max: WORKER_NAMES_BYTES_MAX,
         }
     }
 }
@@ -171,11 +175,13 @@ fn read(kind: u8, mut data: Bytes, limits: &Limits) -> Result<Request, DraftErro
 /// Without any names the worker can do nothing. One NUL behind the last name is accepted.
 fn read_names(mut data: Bytes, limits: &Limits) -> Option<Vec<Bytes>> {
     let mut names = Vec::new();
+    let mut left = limits.names_bytes_max;
     while !data.is_empty() {
         let name = take_name(&mut data).unwrap_or_else(|| std::mem::take(&mut data));
         if !is_name(&name) || names.len() == limits.names_max {
             return None;
         }
+        left = left.checked_sub(name.len())?;
         names.push(name);
     }
     Some(names)
