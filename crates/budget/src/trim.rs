@@ -15,7 +15,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::Budgets;
 
 /// Gives memory back when one of the budgets has fallen to a quarter of its peak, which was at least
-/// 32 MiB, on a thread of its own. Dropping it ends that thread.
+/// 32 MiB, or when others ring its [`Trimmer::bell`], on a thread of its own. Until then the thread
+/// sleeps. Dropping it ends that thread.
 ///
 /// Only with glibc; elsewhere the allocator decides.
 pub struct Trimmer {
@@ -49,6 +50,13 @@ impl Trimmer {
             }
         })?;
         Ok(Trimmer { bell, thread: Some(thread) })
+    }
+
+    /// For those who know that much memory was let go of that no budget counts. It may be called at
+    /// any time, and returns at once.
+    pub fn bell(&self) -> impl Fn() + Send + Sync + use<> {
+        let bell = Arc::clone(&self.bell);
+        move || bell.ring(|rung| rung.fallen = true)
     }
 }
 

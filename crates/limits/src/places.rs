@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -50,11 +51,24 @@ impl PlaceLimits {
 pub struct Places {
     limits: PlaceLimits,
     counts: Arc<Mutex<Counts>>,
+    many_left: Arc<ManyLeft>,
+}
+
+/// What to do when many connections have closed.
+#[derive(Default)]
+struct ManyLeft(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for ManyLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ManyLeft")
+    }
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     open: usize,
+    /// The most that were open since many closed.
+    most: usize,
     doors: Vec<DoorCounts>,
     /// By the listener's number and the client. Clients without a place are not in it.
     clients: HashMap<(usize, IpAddr), usize>,
@@ -129,7 +143,16 @@ impl Refusals {
 impl Places {
     /// No place is taken yet.
     pub fn new(limits: PlaceLimits) -> Places {
-        Places { limits, counts: Arc::default() }
+        Places { limits, counts: Arc::default(), many_left: Arc::default() }
+    }
+
+    /// Calls this whenever only half of the connections are left that were open at a time, if those
+    /// were at least a hundred: what they had in memory is free. The closing thread calls it.
+    #[must_use]
+    pub fn when_many_left(self, call: impl Fn() + Send + Sync + 'static) -> Places {
+        // The first one stays.
+        let _ = self.many_left.0.set(Box::new(call));
+        self
     }
 
     /// Places for another listener, by its name in the log and the metrics.
@@ -184,6 +207,7 @@ impl DoorPlaces {
             return Err(taken);
         }
         counts.open += 1;
+        counts.most = counts.most.max(counts.open);
         counts.doors[self.door].open += 1;
         if let Some(client) = client {
             *counts.clients.entry((self.door, client)).or_default() += 1;
@@ -207,6 +231,15 @@ impl Counts {
         }
         Ok(())
     }
+
+    /// True once for each time that so many close.
+    fn have_many_left(&mut self) -> bool {
+        let have = self.most >= MANY && self.open <= self.most / 2;
+        if have {
+            self.most = self.open;
+        }
+        have
+    }
 }
 
 /// The place of one open connection. Dropping it gives it back.
@@ -222,15 +255,24 @@ impl Drop for Place {
         let mut counts = places.counts.lock();
         counts.open -= 1;
         counts.doors[*door].open -= 1;
-        let Some(client) = self.client else { return };
-        if let Entry::Occupied(mut count) = counts.clients.entry((*door, client)) {
+        if let Some(client) = self.client
+            && let Entry::Occupied(mut count) = counts.clients.entry((*door, client))
+        {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
+        let many_left = counts.have_many_left();
+        drop(counts);
+        if many_left && let Some(call) = places.many_left.0.get() {
+            call();
+        }
     }
 }
+
+/// Fewer than these have little memory.
+const MANY: usize = 100;
 
 /// Keeps a flood of refusals from becoming a flood of log lines.
 #[derive(Debug, Default)]
@@ -257,6 +299,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn at(text: &str) -> SocketAddr {
@@ -312,6 +356,33 @@ mod tests {
         assert_eq!(shares, [(1, 1), (2, 1), (9, 3), (9, 3), (9000, 2250)]);
         let given = PlaceLimits::with(100, Some(200), Some(300));
         assert_eq!(given, PlaceLimits::alone(100));
+    }
+
+    #[test]
+    fn it_is_told_once_each_time_that_half_of_many_have_left() {
+        let told = Arc::<AtomicUsize>::default();
+        let tell = Arc::clone(&told);
+        let places = Places::new(PlaceLimits::alone(1000))
+            .when_many_left(move || drop(tell.fetch_add(1, Ordering::Relaxed)));
+        let door = places.door("door");
+        let mut held = Vec::new();
+        // How many are open, and how often it has been told then.
+        for (open, expected) in [
+            (99, 0),
+            (0, 0),
+            (100, 0),
+            (51, 0),
+            (50, 1),
+            (0, 1),
+            (300, 1),
+            (150, 2),
+            (75, 3),
+            (0, 3),
+        ] {
+            held.truncate(open);
+            held.resize_with(open, || door.take(at("127.0.0.1")).unwrap());
+            assert_eq!(told.load(Ordering::Relaxed), expected, "{open}");
+        }
     }
 
     #[test]

@@ -195,10 +195,11 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     starts::tokens(config);
     starts::webhooks(config);
     let budgets = budgets(config);
-    let _trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
+    let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
     let places = Places::new(
         config.place_limits(descriptors::connections(config.connections_max, Connection::Direct)),
-    );
+    )
+    .when_many_left(trimmer.bell());
     let street = Street {
         resolved,
         tls: &tls,

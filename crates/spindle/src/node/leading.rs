@@ -87,7 +87,8 @@ impl Running {
         let recorder = recorder.context("cannot start threads")?;
         starts::webhooks(config);
         // Connections of an earlier leadership are not counted any more.
-        let places = Places::new(config.place_limits(parts.connections_max));
+        let places = Places::new(config.place_limits(parts.connections_max))
+            .when_many_left(parts.trimmer.bell());
         let street = Street {
             resolved: parts.resolved,
             tls: parts.tls,

@@ -5,8 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use sd_notify::NotifyState;
-use spindle_budget::Budgets;
+use spindle_budget::{Budgets, Trimmer};
 use spindle_cluster::{FollowError, Leadership, Node, Passage, Threshold};
 use spindle_engine::{Failure, Options};
 
@@ -41,6 +40,7 @@ pub(super) struct Parts<'a> {
     pub entrance: &'a Entrance,
     pub budgets: &'a Budgets,
     pub connections_max: usize,
+    pub trimmer: &'a Trimmer,
     pub listeners: Listeners,
     /// Which of several logs it is; `None` if there is only one.
     pub shard: Option<u8>,

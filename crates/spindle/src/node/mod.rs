@@ -50,7 +50,7 @@ struct Base {
     tls: Tls,
     entrance: Entrance,
     budgets: Budgets,
-    _trimmer: Trimmer,
+    trimmer: Trimmer,
     connections_max: usize,
 }
 
@@ -68,7 +68,7 @@ impl Base {
         let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
         let connections_max =
             descriptors::connections(config.connections_max, Connection::of(config));
-        Ok((Base { tls, entrance, budgets, _trimmer: trimmer, connections_max }, exporter))
+        Ok((Base { tls, entrance, budgets, trimmer, connections_max }, exporter))
     }
 }
 
@@ -126,6 +126,7 @@ fn serve_one(
         tls: &base.tls,
         entrance: &base.entrance,
         budgets: &base.budgets,
+        trimmer: &base.trimmer,
         connections_max: base.connections_max,
         listeners,
         shard: None,

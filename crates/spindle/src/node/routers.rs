@@ -48,7 +48,8 @@ impl Routers {
     ) -> anyhow::Result<Routers> {
         let config = &resolved.config;
         let placement = Placement::over(config.shards);
-        let places = Places::new(config.place_limits(base.connections_max));
+        let places = Places::new(config.place_limits(base.connections_max))
+            .when_many_left(base.trimmer.bell());
         let network = Arc::new(Sockets::new(carrier.handle().clone(), Arc::clone(&reach)));
         let bound = lines(config, base, &(Arc::clone(&network) as Arc<dyn Network>), &placement)?;
         let limits = line_limits(config);

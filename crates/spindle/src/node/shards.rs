@@ -191,6 +191,7 @@ impl Shards<'_> {
             tls: &self.base.tls,
             entrance: &self.base.entrance,
             budgets: &self.base.budgets,
+            trimmer: &self.base.trimmer,
             connections_max: max,
             listeners: listeners.with_elsewhere(self.addresses.clone()),
             shard: Some(shard),

@@ -106,6 +106,43 @@ fn thirty_unfinished_packets_do_not_end_a_small_server() {
     assert!(why.contains("SERVER_ERROR\0the server holds too many unfinished requests"), "{why}");
 }
 
+/// A Gearman worker that says as much as one may.
+fn says_all_it_can(stream: &mut TcpStream, number: usize) {
+    let can_do = |function: usize| {
+        let name = format!("{number:08}{function:056}");
+        [&b"\0REQ\0\0\0\x01\0\0\0\x40"[..], name.as_bytes()].concat()
+    };
+    let mut all: Vec<u8> = (0..1024).flat_map(can_do).collect();
+    // One more, which is refused after the others have been taken.
+    all.extend(can_do(1024));
+    stream.write_all(&all).unwrap();
+    let mut error = [0; 12];
+    stream.read_exact(&mut error).unwrap();
+    assert_eq!(error[..8], *b"\0RES\0\0\0\x13");
+}
+
+/// No budget counts what workers have said.
+#[test]
+fn memory_goes_back_when_many_connections_have_closed() {
+    let mut small = Small::start();
+    small.submit();
+    let before = small.memory("VmRSS");
+    let flood: Vec<_> = (0..300)
+        .map(|number| {
+            let mut stream = connect(&small.server, "gearman");
+            says_all_it_can(&mut stream, number);
+            small.submit();
+            stream
+        })
+        .collect();
+    let most = small.memory("VmRSS");
+    assert!(most > before + 40 * MIB, "only {} MiB", (most - before) / MIB);
+    assert!(most < before + 300 * MIB, "{} MiB", (most - before) / MIB);
+    drop(flood);
+    wait_until("the memory", || small.memory("VmRSS") < before + 24 * MIB);
+    small.submit();
+}
+
 #[test]
 fn memory_goes_back_after_a_flood() {
     let mut small = Small::start();
