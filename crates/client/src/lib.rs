@@ -65,6 +65,7 @@
 mod attempt;
 mod batch;
 mod client;
+mod clock;
 mod connect;
 mod content;
 mod error;
@@ -87,6 +88,7 @@ mod worker;
 pub use attempt::Ending;
 pub use batch::{Batch, BatchInfo, BatchJobs, NewBatch};
 pub use client::{Client, JobFilter, QueueInfo, encoded};
+pub use clock::now;
 pub use content::{Content, ContentType};
 pub use error::{CallError, Problem, Refusal};
 pub use event_stream::{EventStream, Opened, RawEvent};

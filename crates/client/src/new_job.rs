@@ -198,8 +198,7 @@ impl NewJob {
     /// Not before so long from now, by this machine's clock.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
-        let now = Timestamp::now();
-        self.run_at(now.checked_add(delay).unwrap_or(Timestamp::MAX))
+        self.run_at(crate::now().checked_add(delay).unwrap_or(Timestamp::MAX))
     }
 
     /// Not before this time.

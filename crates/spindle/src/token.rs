@@ -78,7 +78,7 @@ fn end(when: &str) -> anyhow::Result<String> {
     };
     let hint = "write a time to come such as 90d, or one such as 2030-01-31T00:00:00Z (RFC 3339)";
     let time = time.ok_or_else(|| wrong(hint))?;
-    if time <= Timestamp::now() {
+    if time <= spindle_client::now() {
         return Err(wrong("that has passed"));
     }
     Ok(format!("{time:.0}"))

@@ -1,6 +1,7 @@
 //! Deliveries: one POST each, and what its answer means.
 
-use jiff::Timestamp;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use ureq::{Agent, http::header, tls::TlsConfig};
 
 use crate::{
@@ -56,7 +57,7 @@ impl AlertSender {
     pub fn send(&self, alert: &Alert) -> Sent {
         let body = alert.body(&self.server);
         // The time of this try: a receiver may refuse what is too old.
-        let signature = self.secret.sign(Timestamp::now().as_second(), &body);
+        let signature = self.secret.sign(seconds_of(SystemTime::now()), &body);
         let request = self
             .agent
             .post(&self.url)
@@ -70,6 +71,14 @@ impl AlertSender {
     }
 }
 
+/// Seconds since 1970; less than none before.
+fn seconds_of(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |since| -since),
+    }
+}
+
 fn judged(status: u16) -> Sent {
     match status {
         200..300 => Sent::Taken,
@@ -80,7 +89,18 @@ fn judged(status: u16) -> Sent {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn any_clock_has_seconds() {
+        for (seconds, expected) in [(0, 0), (1_767_323_045, 1_767_323_045), (1 << 40, 1 << 40)] {
+            let since = Duration::from_secs(seconds);
+            assert_eq!(seconds_of(UNIX_EPOCH + since), expected);
+            assert_eq!(seconds_of(UNIX_EPOCH - since), -expected);
+        }
+    }
 
     #[test]
     fn only_what_may_pass_is_tried_again() {

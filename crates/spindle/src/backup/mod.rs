@@ -14,7 +14,6 @@ use std::{
 };
 
 use anyhow::Context;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use spindle_backup::{
     BackupError, Checked, FolderSource, Manifest, Manner, Source, Taken, back_up, back_up_records,
@@ -69,7 +68,7 @@ fn backup_of_records(args: &BackupArgs) -> anyhow::Result<Taken> {
 }
 
 fn now() -> String {
-    format!("{:.0}", Timestamp::now())
+    format!("{:.0}", spindle_client::now())
 }
 
 /// Makes a data folder of a backup, or fills a shared log with it.

@@ -83,7 +83,7 @@ fn asked_long_ago(queue: &Queue) -> bool {
     let asked = queue.more.get("last_asked_at").and_then(Value::as_str);
     let asked = asked.and_then(|text| text.parse::<jiff::Timestamp>().ok());
     asked.is_none_or(|at| {
-        let ms = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
+        let ms = spindle_client::now().as_millisecond() - at.as_millisecond();
         u64::try_from(ms).is_ok_and(|ms| ms >= LATE_MS)
     })
 }
@@ -115,7 +115,7 @@ mod tests {
     fn a_queue_at_work_needs_nobody() {
         assert_eq!(whys(json!({"ready": 5, "leased": 2, "next_ready_age_ms": 59_999})), [""; 0]);
         assert_eq!(whys(json!({"paused": true, "leased": 2})), [""; 0]);
-        let asked = jiff::Timestamp::now().to_string();
+        let asked = spindle_client::now().to_string();
         let busy = json!({"ready": 5, "next_ready_age_ms": 60_000, "last_asked_at": asked});
         assert_eq!(whys(busy), [""; 0]);
         assert_eq!(whys(json!({"ready": 89, "jobs_max": 100})), [""; 0]);

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum as _;
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{native::Native, times::distance_of, view::text_of, web::encoded};
@@ -44,7 +43,7 @@ fn filter(args: &AuditArgs) -> String {
 }
 
 fn rows(entries: &[Value]) -> Rows {
-    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
+    let (now, for_eyes) = (spindle_client::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["time", "who", "address", "door", "action", "what", "detail"]);
     for entry in entries {
         let field = |name: &str| entry.get(name).map(text_of).unwrap_or_default();

@@ -35,7 +35,7 @@ pub fn batch(args: &BatchArgs) -> anyhow::Result<Code> {
         }
         BatchCommand::Show(named) => {
             let batch = ask(&Native::of(&named.native)?, named.id)?;
-            let shown = || fields(&batch, Timestamp::now());
+            let shown = || fields(&batch, spindle_client::now());
             print_all(slice::from_ref(&batch), named.native.json, shown)?;
         }
         BatchCommand::Seal(named) => seal(named)?,
@@ -136,7 +136,7 @@ fn queue(batch: &Value) -> String {
 const COUNTS: [&str; 5] = ["total", "unfinished", "done", "dead", "gone"];
 
 fn rows(batches: &[Value]) -> Rows {
-    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
+    let (now, for_eyes) = (spindle_client::now(), io::stdout().is_terminal());
     let mut columns = vec!["id", "queue", "status"];
     columns.extend(COUNTS);
     columns.extend(["opened", "name"]);

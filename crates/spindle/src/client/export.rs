@@ -12,7 +12,6 @@ use std::{
 
 use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -188,7 +187,7 @@ fn write_head(native: &Native, args: &ExportArgs, out: &mut impl Write) -> anyho
         r#type: "export",
         version: VERSION,
         server: server["version"].as_str().unwrap_or_default(),
-        taken_at: format!("{:.0}", Timestamp::now()),
+        taken_at: format!("{:.0}", spindle_client::now()),
         finished: args.all,
     };
     write_json(out, &head)?;

@@ -26,7 +26,7 @@ pub fn job(args: &JobArgs) -> anyhow::Result<Code> {
     if args.common.json {
         write_json(&mut out, &job.with_texts())?;
     } else {
-        fields(&job, Timestamp::now())?.print(&mut out)?;
+        fields(&job, spindle_client::now())?.print(&mut out)?;
         print_history(&job, &mut out)?;
     }
     Ok(Code::Ok)
@@ -121,7 +121,7 @@ fn print_history(job: &Job, out: &mut impl Write) -> io::Result<()> {
     if io::stdout().is_terminal() {
         writeln!(out)?;
     }
-    history(attempts, Timestamp::now()).print(out)
+    history(attempts, spindle_client::now()).print(out)
 }
 
 fn history(attempts: &[Value], now: Timestamp) -> Rows {

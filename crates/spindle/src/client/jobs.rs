@@ -128,7 +128,7 @@ fn sort_by(jobs: &mut [Job], sort: Sort) {
 fn rows(jobs: &[Job], for_eyes: bool) -> anyhow::Result<Rows> {
     let columns = ["id", "queue", "status", "priority", "attempts", "fails", "time", "payload"];
     let mut rows = Rows::new(&columns);
-    let now = Timestamp::now();
+    let now = spindle_client::now();
     for job in jobs {
         let time = job.run_at.as_ref().unwrap_or(&job.created_at);
         rows.add([
@@ -211,7 +211,7 @@ fn screen(
     (height, width): (usize, usize),
 ) -> anyhow::Result<Vec<String>> {
     let every = super::times::lasting(args.watch.unwrap_or_default().into());
-    let title = format!("{}, every {every}; Ctrl-C ends", plain(Timestamp::now()));
+    let title = format!("{}, every {every}; Ctrl-C ends", plain(spindle_client::now()));
     let mut lines = vec![title, String::new()];
     match listed {
         Err(error) => lines.extend(wrapped(&format!("error: {}", whole(error)), width)),

@@ -2,7 +2,6 @@
 
 use std::{io, iter, slice};
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use spindle_client::http::{Method, header};
 
@@ -51,7 +50,8 @@ fn rows(queue: &Queue) -> Rows {
         add("oldest-ready", lasting(age_ms));
     }
     add("waiting-workers", more("waiting_leases").map(text_of).unwrap_or_default());
-    let asked = more("last_asked_at").map(|time| with_distance(&text_of(time), Timestamp::now()));
+    let asked =
+        more("last_asked_at").map(|time| with_distance(&text_of(time), spindle_client::now()));
     add("last-asked", asked.unwrap_or_else(|| "never".to_owned()));
     let none = Map::new();
     let settings = more("settings").and_then(Value::as_object).unwrap_or(&none);

@@ -31,7 +31,7 @@ pub fn rfc3339(time_ms: u64) -> String {
 
 /// Now, in milliseconds since 1970.
 pub fn now_ms() -> u64 {
-    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
+    u64::try_from(spindle_client::now().as_millisecond()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::{
     slice,
 };
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{native::Native, times::with_distance, view::text_of, web::ApiRequest};
@@ -25,7 +24,7 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Code> {
 
 fn rows(why: &Value) -> Rows {
     let field = |value: &Value, name: &str| value.get(name).map(text_of).unwrap_or_default();
-    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
+    let (now, for_eyes) = (spindle_client::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["reason", "what is known", "until", "what to do"]);
     let reasons = why.get("reasons").and_then(Value::as_array);
     for reason in reasons.into_iter().flatten() {

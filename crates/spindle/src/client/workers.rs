@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{native::Native, times::distance_of, view::text_of};
@@ -21,7 +20,7 @@ pub fn workers(args: &cli::Native) -> anyhow::Result<Code> {
 }
 
 fn rows(workers: &[Value]) -> Rows {
-    let (now, for_eyes) = (Timestamp::now(), io::stdout().is_terminal());
+    let (now, for_eyes) = (spindle_client::now(), io::stdout().is_terminal());
     let mut rows = Rows::new(&["worker", "door", "queues", "last-seen", "jobs"]);
     for worker in workers {
         let field = |name: &str| worker.get(name).map(words).unwrap_or_default();

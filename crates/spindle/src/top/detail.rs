@@ -17,7 +17,7 @@ const DUMP_BYTES: usize = 16;
 
 /// All that is said of a job, escaped.
 pub fn lines(job: &Job, reasons: &[String]) -> Vec<String> {
-    let now = Timestamp::now();
+    let now = spindle_client::now();
     let mut lines = vec![format!("job {} of queue {}", escape(&job.id_text()), job.queue_name())];
     let mut fact = |name: &str, text: String| lines.push(format!("{name:<10} {}", escape(&text)));
     fact("status", job.status.clone());

@@ -105,14 +105,14 @@ impl Sheet {
 
     /// Workers, as the server lists them.
     pub fn of_workers(workers: &[Value]) -> Self {
-        let now = Timestamp::now();
+        let now = spindle_client::now();
         let rows = workers.iter().map(|worker| worker_row(worker, now)).collect();
         Self { columns: &WORKERS, rows }
     }
 
     /// Jobs, as the server lists them.
     pub fn of_jobs(jobs: &[Job]) -> Self {
-        let now = Timestamp::now();
+        let now = spindle_client::now();
         Self { columns: &JOBS, rows: jobs.iter().map(|job| job_row(job, now)).collect() }
     }
 

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use spindle_testkit::{HttpRequest, JobdWorker, SpindleServer, wait_until};
 
@@ -142,7 +142,7 @@ impl Served {
         }
         self.dead("resize", "cannot identify image file");
         for minutes in [5, 90] {
-            let later = Timestamp::now() + SignedDuration::from_mins(minutes);
+            let later = spindle_client::now() + SignedDuration::from_mins(minutes);
             self.submit(&json!({ "queue": "reports", "run_at": later.to_string() }));
         }
         let parked = self.submit(&json!({ "queue": "reports" }));

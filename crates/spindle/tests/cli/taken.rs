@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
-use spindle_testkit::{HttpRequest, wait_until};
+use spindle_testkit::{HookReceiver, HttpRequest, PATIENCE, wait_until};
 
 use crate::{
     fake_workq::{spindle, stderr, stdout},
@@ -57,7 +57,9 @@ struct Clock {
 impl Clock {
     fn new() -> Clock {
         let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("data")).unwrap();
+        for name in ["data", "commands"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
         Clock { folder }
     }
 
@@ -67,21 +69,25 @@ impl Clock {
 
     fn serve(&self, seconds_off: i64, arguments: &[&str]) -> crate::serve::Served {
         fs::write(self.path("clock"), seconds_off.to_le_bytes()).unwrap();
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_spindle"));
-        let library = program.with_file_name("libspindle_powercut.so");
-        assert!(library.exists(), "it is made by `cargo build -p spindle-powercut`");
         let data = self.path("data");
         let arguments =
             [&["--workq", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", &data], arguments];
-        crate::serve::serve_with(
-            &arguments.concat(),
-            &[
-                ("LD_PRELOAD", &library.display().to_string()),
-                ("SPINDLE_POWERCUT_DIR", &data),
-                ("SPINDLE_POWERCUT_SHADOW", &self.path("shadow")),
-                ("SPINDLE_POWERCUT_CLOCK", &self.path("clock")),
-            ],
-        )
+        let environment = self.environment("data");
+        let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+        crate::serve::serve_with(&arguments.concat(), &environment)
+    }
+
+    /// With this a program has the clock; what it writes to this folder is watched.
+    fn environment(&self, folder: &str) -> [(&'static str, String); 4] {
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_spindle"));
+        let library = program.with_file_name("libspindle_powercut.so");
+        assert!(library.exists(), "it is made by `cargo build -p spindle-powercut`");
+        [
+            ("LD_PRELOAD", library.display().to_string()),
+            ("SPINDLE_POWERCUT_DIR", self.path(folder)),
+            ("SPINDLE_POWERCUT_SHADOW", self.path(&format!("{folder}.shadow"))),
+            ("SPINDLE_POWERCUT_CLOCK", self.path("clock")),
+        ]
     }
 }
 
@@ -118,6 +124,42 @@ fn a_server_lives_with_any_clock_and_deletes_nothing_by_one_that_has_jumped() {
         assert_eq!(ready(&served), 1);
         assert!(served.end().success());
     }
+}
+
+/// The commands show how long ago things were, and a webhook signs its time.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn commands_and_webhooks_work_after_the_year_9999() {
+    let clock = Clock::new();
+    let receiver = HookReceiver::start(|_, _| 204);
+    let secret = clock.path("secret");
+    fs::write(&secret, "sixteen bytes and more").unwrap();
+    let year_ten_thousand_and_more = 8100 * 365 * 24 * 3600;
+    let flags = ["--webhook", &receiver.url, "--webhook-secret-file", &secret];
+    let mut served = clock.serve(year_ten_thousand_and_more, &flags);
+    let url = format!("http://{}", served.address_of("http"));
+    for command in [
+        &["add", "mail", "x"][..],
+        &["queues"],
+        &["jobs"],
+        &["job", "1"],
+        &["why", "1"],
+        &["audit"],
+        &["workers"],
+        &["work", "mail", "--max-jobs", "1", "--", "true"],
+        &["add", "dead", "x", "--tries", "1"],
+    ] {
+        let mut program = spindle(command);
+        let program = program.env("SPINDLE_URL", &url).envs(clock.environment("commands"));
+        program.assert().success();
+    }
+    let mut program = spindle(&["work", "dead", "--once", "--", "false"]);
+    program.env("SPINDLE_URL", &url).envs(clock.environment("commands")).assert().code(5);
+    let (head, _) = receiver.posts.recv_timeout(PATIENCE).unwrap();
+    assert!(head.to_lowercase().contains("spindle-signature: t=2"), "{head}");
+    assert!(served.end().success());
+    let said = served.said.await_end();
+    assert!(!said.contains("panicked"), "{said}");
 }
 
 /// Of all ways in which a file cannot be made, one that a test can begin and end: its name is taken.

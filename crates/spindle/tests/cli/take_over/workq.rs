@@ -49,7 +49,7 @@ fn job(number: u128, queue: &str) -> NewJob {
 }
 
 fn now_ms() -> u64 {
-    jiff::Timestamp::now().as_millisecond().try_into().unwrap()
+    spindle_client::now().as_millisecond().try_into().unwrap()
 }
 
 #[test]
