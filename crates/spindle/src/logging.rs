@@ -1,5 +1,7 @@
 //! What the server says on standard error, and in which form.
 
+mod json;
+
 use std::{
     fmt::{self, Debug, Write as _},
     io::{self, IsTerminal},
@@ -12,6 +14,7 @@ use tracing_subscriber::{
 };
 
 use crate::config::{Config, LogFormat};
+use json::JsonLines;
 
 /// The most characters of a field. The rest is cut off: much of it comes from outside.
 const FIELD_CHARS_MAX: usize = 4096;
@@ -26,7 +29,7 @@ pub fn start(config: &Config) {
             .with_target(false)
             .fmt_fields(debug_fn(write_field).delimited(" "))
             .init(),
-        LogFormat::Json => to_stderr.json().with_current_span(false).with_span_list(false).init(),
+        LogFormat::Json => to_stderr.event_format(JsonLines).init(),
     }
 }
 
@@ -40,19 +43,19 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
-/// Passes text on with its control characters written out.
-struct Plain<'a, 'w> {
-    out: &'a mut Writer<'w>,
+/// Passes text on with its control characters written out, up to a limit.
+struct Plain<'a> {
+    out: &'a mut dyn fmt::Write,
     left: usize,
 }
 
-impl<'a, 'w> Plain<'a, 'w> {
-    fn new(out: &'a mut Writer<'w>) -> Self {
+impl<'a> Plain<'a> {
+    fn new(out: &'a mut dyn fmt::Write) -> Self {
         Plain { out, left: FIELD_CHARS_MAX }
     }
 }
 
-impl fmt::Write for Plain<'_, '_> {
+impl fmt::Write for Plain<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for char in text.chars() {
             if self.left == 0 {
@@ -82,8 +85,7 @@ mod tests {
 
     fn shown(text: &str) -> String {
         let mut line = String::new();
-        let mut writer = Writer::new(&mut line);
-        let mut plain = Plain::new(&mut writer);
+        let mut plain = Plain::new(&mut line);
         plain.write_str(text).unwrap();
         line
     }
