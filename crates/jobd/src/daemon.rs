@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sd_notify::NotifyState;
 use spindle_jobd_master::{Master, server::ListenSettings};
+use spindle_notify::NotifyState;
 use spindle_tls::{FileError, ServerTls};
 use tokio::{
     runtime,
@@ -125,7 +125,7 @@ impl Signals {
 
 /// Notifies the service manager, if there is one.
 fn notify_manager(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(false, &[state]) {
+    if let Err(error) = spindle_notify::notify(&[state]) {
         warn!(%error, "cannot notify the service manager");
     }
 }

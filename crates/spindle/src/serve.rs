@@ -13,7 +13,6 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use nix::unistd::gethostname;
-use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
 use spindle_cluster::{Arriving, Node};
 use spindle_core::Defaults;
@@ -25,6 +24,7 @@ use spindle_history::{History, Recorder};
 use spindle_limits::Places;
 use spindle_log::{FileLog, FileLogOptions, Log, LogError, MemoryLog};
 use spindle_net::{BindError, Limits, NetConfig, Server, ServerHandle};
+use spindle_notify::NotifyState;
 use spindle_otlp::Exporter;
 use spindle_workq::WorkqDoor;
 use tracing_subscriber::filter::LevelFilter;
@@ -530,7 +530,7 @@ pub fn log_failure(failure: &Failure) -> String {
 
 /// Tells systemd, when it wants to know.
 pub fn notify(states: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(false, states) {
+    if let Err(error) = spindle_notify::notify(states) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }

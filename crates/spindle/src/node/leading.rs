@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use sd_notify::NotifyState;
 use spindle_cluster::{Admit, Arriving, Leadership, Passage};
 use spindle_engine::{Engine, Failure};
 use spindle_history::Recorder;
 use spindle_limits::Places;
+use spindle_notify::NotifyState;
 
 use super::life::{Event, Parts};
 use crate::{

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use spindle_budget::{Budgets, Trimmer};
 use spindle_cluster::{FollowError, Leadership, Node, Passage, Threshold};
 use spindle_engine::{Failure, Options};
+use spindle_notify::NotifyState;
 
 use super::leading::{Ended, lead};
 use crate::{
@@ -39,8 +40,8 @@ pub(super) struct Parts<'a> {
     pub tls: &'a Tls,
     pub entrance: &'a Entrance,
     pub budgets: &'a Budgets,
-    pub connections_max: usize,
     pub trimmer: &'a Trimmer,
+    pub connections_max: usize,
     pub listeners: Listeners,
     /// Which of several logs it is; `None` if there is only one.
     pub shard: Option<u8>,

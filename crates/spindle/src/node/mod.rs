@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Context;
-use sd_notify::NotifyState;
 use spindle_budget::{Budgets, Trimmer};
 use spindle_cluster::{
     Carrier, HeldDoor, Node, NodeError, NodeOptions, OpenLog, Passage, ShardSeat, Threshold,
 };
 use spindle_engine::SystemClock;
 use spindle_net::BindError;
+use spindle_notify::NotifyState;
 use spindle_otlp::Exporter;
 
 use crate::{

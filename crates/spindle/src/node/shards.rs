@@ -8,11 +8,11 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use sd_notify::NotifyState;
 use spindle_cluster::{Carrier, Crossing, Moving, Node, OpenLog, ShardSeat, Threshold};
 use spindle_core::seat::Seat;
 use spindle_engine::spans::SpanSink;
 use spindle_engine::{Options, Peer};
+use spindle_notify::NotifyState;
 use spindle_otlp::Exporter;
 use spindle_router::{Link, Reach, Reached, Shard};
 

@@ -5,14 +5,14 @@ use std::{
     io::Read,
     net::TcpListener,
     ops::{Deref, DerefMut},
-    os::unix::net::UnixDatagram,
+    os::linux::net::SocketAddrExt,
+    os::unix::net::{SocketAddr, UnixDatagram},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    time::Duration,
 };
 
 use nix::sys::signal::Signal;
-use spindle_testkit::{Program, SpindleServer};
+use spindle_testkit::{PATIENCE, Program, SpindleServer};
 use tempfile::TempDir;
 
 use crate::fake_workq::{Said, await_exit, spindle, stderr, stdout};
@@ -245,8 +245,16 @@ fn systemd_hears_when_the_server_is_ready_and_when_it_stops() {
     let (folder, _) = data();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    is_told_of_start_and_end(&socket, path.to_str().unwrap());
+    // A name with `@` before it is no path.
+    let name = format!("spindle-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    is_told_of_start_and_end(&UnixDatagram::bind_addr(&address).unwrap(), &format!("@{name}"));
+}
+
+fn is_told_of_start_and_end(socket: &UnixDatagram, name: &str) {
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let environment = [("NOTIFY_SOCKET", name)];
     let mut served = serve_with(&["--workq", "127.0.0.1:0", "--memory"], &environment);
     let heard = || {
         let mut buffer = [0; 256];
