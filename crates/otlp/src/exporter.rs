@@ -9,14 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
-use opentelemetry::KeyValue;
+use opentelemetry::{Key, KeyValue, Value};
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::{EnvResourceDetector, ResourceDetector};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use parking_lot::{Condvar, Mutex};
 use spindle_engine::spans::{Span, SpanCounts, SpanSink};
 
-use crate::client::BlockingClient;
+use crate::client::{BlockingClient, Told};
 use crate::data::data_of;
 
 /// Spans that wait; more are dropped.
@@ -128,16 +129,18 @@ impl Exporter {
     ///
     /// The settings will not do, or there is no thread for it. An unreachable collector is no error.
     pub fn start(settings: &Settings) -> Result<Exporter, StartError> {
+        let (client, told) = BlockingClient::new(ANSWER_WITHIN);
         let mut exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(BlockingClient::new(ANSWER_WITHIN))
+            .with_http_client(client)
             .with_endpoint(address_of(&settings.endpoint))
             .with_timeout(ANSWER_WITHIN)
             .build()?;
         exporter.set_resource(&resource(settings));
         let queue = Arc::<Queue>::default();
         let (at_end, ended) = channel();
-        let sender = Sender { queue: Arc::clone(&queue), exporter, lost: Lost::default() };
+        let (lost, rejected) = (Lost::default(), Lost::default());
+        let sender = Sender { queue: Arc::clone(&queue), exporter, told, lost, rejected };
         let run = move || {
             sender.run();
             drop(at_end);
@@ -170,19 +173,39 @@ fn address_of(endpoint: &str) -> String {
 
 /// The resource that all spans belong to: this server.
 fn resource(settings: &Settings) -> Resource {
-    let builder = Resource::builder();
-    let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty());
-    let builder = if is_named { builder } else { builder.with_service_name("spindle") };
-    let instance = KeyValue::new("service.instance.id", settings.instance.clone());
-    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    builder.with_attributes([instance, version]).build()
+    let name = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
+    // What is in `OTEL_RESOURCE_ATTRIBUTES`.
+    resource_of(name, &EnvResourceDetector::new().detect(), settings)
+}
+
+/// As the standard orders them: `OTEL_SERVICE_NAME`, then the attributes that people have set, then
+/// our own.
+fn resource_of(name: Option<String>, set: &Resource, settings: &Settings) -> Resource {
+    let own: [(&str, Value); 3] = [
+        ("service.name", "spindle".into()),
+        ("service.instance.id", settings.instance.clone().into()),
+        ("service.version", env!("CARGO_PKG_VERSION").into()),
+    ];
+    let left_out = |(key, _): &(&'static str, Value)| set.get(&Key::new(*key)).is_none();
+    let own = own.into_iter().filter(left_out).map(|(key, value)| KeyValue::new(key, value));
+    let set = set.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let resource = Resource::builder().with_attributes(set).with_attributes(own);
+    match name {
+        Some(name) => resource.with_service_name(name).build(),
+        None => resource.build(),
+    }
 }
 
 /// The thread that sends.
 struct Sender {
     queue: Arc<Queue>,
     exporter: SpanExporter,
+    /// What the library leaves out.
+    told: Arc<Mutex<Told>>,
+    /// Spans of requests that failed.
     lost: Lost,
+    /// Spans that the collector has not taken of requests that it took.
+    rejected: Lost,
 }
 
 /// Spans lost since that was last logged.
@@ -197,13 +220,27 @@ impl Sender {
         while let Some(spans) = self.queue.next_batch() {
             let count = spans.len() as u64;
             let batch: Vec<SpanData> = spans.into_iter().map(data_of).collect();
-            match block_on(self.exporter.export(batch)) {
-                Ok(()) => {
-                    self.queue.exported.fetch_add(count, Ordering::Relaxed);
+            let outcome = block_on(self.exporter.export(batch));
+            let told = std::mem::take(&mut *self.told.lock());
+            let dropped = match &outcome {
+                Ok(()) => told.rejected.min(count),
+                Err(_) => count,
+            };
+            self.queue.exported.fetch_add(count - dropped, Ordering::Relaxed);
+            self.queue.dropped.fetch_add(dropped, Ordering::Relaxed);
+            match outcome {
+                Ok(()) if dropped > 0 => {
+                    if let Some(spans) = self.rejected.add(dropped) {
+                        let why = told.reason;
+                        tracing::warn!(spans, why, "the collector rejects spans of a batch");
+                    }
                 }
+                Ok(()) => {}
                 Err(error) => {
-                    self.queue.dropped.fetch_add(count, Ordering::Relaxed);
-                    self.lost.add(count, &error.to_string());
+                    if let Some(spans) = self.lost.add(dropped) {
+                        let why = told.failure.unwrap_or_else(|| error.to_string());
+                        tracing::warn!(spans, "the collector takes no spans: {why}");
+                    }
                 }
             }
         }
@@ -211,12 +248,14 @@ impl Sender {
 }
 
 impl Lost {
-    fn add(&mut self, count: u64, why: &str) {
+    /// So many more: how many there are to be logged, if it is time for that.
+    fn add(&mut self, count: u64) -> Option<u64> {
         self.count += count;
-        if self.said_at.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
-            tracing::warn!(spans = self.count, "the collector takes no spans: {why}");
-            *self = Lost { count: 0, said_at: Some(Instant::now()) };
+        if self.said_at.is_some_and(|at| at.elapsed() < SAY_AGAIN) {
+            return None;
         }
+        self.said_at = Some(Instant::now());
+        Some(std::mem::take(&mut self.count))
     }
 }
 
@@ -230,6 +269,39 @@ mod tests {
             assert_eq!(address_of(endpoint), "http://c:4318/v1/traces");
         }
         assert_eq!(address_of("https://c/otlp"), "https://c/otlp/v1/traces");
+    }
+
+    #[test]
+    fn the_services_name_comes_from_its_variable_then_the_attributes_then_us() {
+        let settings = Settings {
+            endpoint: String::new(),
+            instance: "box".to_owned(),
+            flush_within: Duration::ZERO,
+        };
+        let named = |name: Option<&str>, set: &[(&'static str, &'static str)]| {
+            let set = set.iter().map(|(key, value)| KeyValue::new(*key, *value));
+            let set = Resource::builder_empty().with_attributes(set).build();
+            resource_of(name.map(str::to_owned), &set, &settings)
+        };
+        let read = |resource: &Resource, key: &'static str| {
+            resource.get(&Key::new(key)).map(|value| value.to_string())
+        };
+        let set = [("service.name", "jobs"), ("service.instance.id", "a"), ("team", "mail")];
+        for (name, set, expected) in [
+            (None, &[][..], ["spindle", "box"]),
+            (None, &set, ["jobs", "a"]),
+            (Some("named"), &set, ["named", "a"]),
+            (Some("named"), &[], ["named", "box"]),
+        ] {
+            let resource = named(name, set);
+            let shown = ["service.name", "service.instance.id"].map(|key| read(&resource, key));
+            assert_eq!(shown, expected.map(|text| Some(text.to_owned())));
+            assert_eq!(read(&resource, "team").is_some(), !set.is_empty());
+            assert_eq!(
+                read(&resource, "service.version").as_deref(),
+                Some(env!("CARGO_PKG_VERSION"))
+            );
+        }
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What a collector gets.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
 
-use spindle_engine::spans::{Span, SpanKind, new_trace};
+use spindle_engine::spans::{Span, SpanCounts, SpanKind, new_trace};
 use spindle_otlp::{Exporter, Settings};
 use spindle_testkit::{Collector, free_address, wait_until};
 
@@ -43,6 +46,40 @@ fn the_end_sends_what_waits() {
     }
     drop(exporter);
     assert_eq!(collector.spans().len(), 2_000);
+}
+
+/// A collector that takes each request, and rejects two of its spans.
+#[test]
+fn spans_that_a_collector_rejects_are_dropped_and_not_exported() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            let line = line.trim_end().to_lowercase();
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        lines.read_exact(&mut vec![0; length]).unwrap();
+        // `partial_success` with two `rejected_spans` and an `error_message`.
+        let answer = b"\x0a\x09\x08\x02\x12\x05quota";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer)).unwrap();
+    });
+    let exporter = Exporter::start(&settings(endpoint)).unwrap();
+    let sink = exporter.sink();
+    for _ in 0..5 {
+        sink.record(Span::new("s".to_owned(), SpanKind::Server, new_trace(None), None));
+    }
+    wait_until("the counts", || sink.counts() == SpanCounts { exported: 3, dropped: 2 });
 }
 
 #[test]

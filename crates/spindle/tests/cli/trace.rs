@@ -130,4 +130,5 @@ fn a_collector_that_is_away_is_logged_once_and_counted() {
     served.end();
     let said = served.said.await_end();
     assert_eq!(said.matches("the collector takes no spans").count(), 1, "{said}");
+    assert!(said.contains("Connection refused"), "{said}");
 }
