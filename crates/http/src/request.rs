@@ -180,16 +180,16 @@ impl Observed {
             door,
             connection,
             request,
-            command = format_args!("{method} {route}"),
+            command = command_of(&method, route),
             queue,
             outcome = status,
             us,
             "command"
         );
         if let Some((spans, RequestTrace { own, parent })) = span {
-            let name = format!("{method} {route}").trim_end().to_owned();
-            let mut span = Span::new(name, SpanKind::Server, own, parent);
-            (span.began, span.ended) = (began_at, began_at + began.elapsed());
+            let mut span = Span::new(command_of(&method, route), SpanKind::Server, own, parent);
+            let ended_at = began_at.checked_add(began.elapsed()).unwrap_or(began_at);
+            (span.began, span.ended) = (began_at, ended_at);
             span.put("http.request.method", method);
             span.put("http.route", route.to_owned());
             span.put("http.response.status_code", i64::from(status));
@@ -204,9 +204,20 @@ impl Observed {
     }
 }
 
+/// What a request is called: its method and route, or the method alone if it has none.
+fn command_of(method: &str, route: &str) -> String {
+    format!("{method} {route}").trim_end().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_without_a_route_is_called_by_its_method() {
+        assert_eq!(command_of("GET", "/api/v1/jobs/{id}"), "GET /api/v1/jobs/{id}");
+        assert_eq!(command_of("GET", ""), "GET");
+    }
 
     fn id_for(given: &[&[u8]]) -> String {
         let value = |it: &&[u8]| (REQUEST_ID, HeaderValue::from_bytes(it).unwrap());

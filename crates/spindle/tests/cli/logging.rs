@@ -181,6 +181,10 @@ fn debug_shows_each_command_and_never_what_it_carries() {
         })
     );
 
+    ask(&served, "GET /nowhere", "X-Request-Id: order-8\r\n", "");
+    let nowhere = command("order-8");
+    assert_eq!((&nowhere["command"], &nowhere["outcome"]), (&json!("GET"), &json!(404)));
+
     let mut gearman = TcpStream::connect(served.address_of("gearman")).unwrap();
     gearman.write_all(b"\0REQ\0\0\0\x12\0\0\0\x0bresize\0\0pay").unwrap();
     let created = command("submit_job");
