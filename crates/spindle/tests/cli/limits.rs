@@ -313,6 +313,7 @@ fn the_page_of_limits_says_what_the_doors_allow() {
         ("a request's head", format!("{} KiB, 100 fields", kib(http.head_bytes_max))),
         ("a request's body", format!("{} MiB", mib(body.bytes_max))),
         ("a command line", format!("{} KiB", kib(workq.line_bytes_max))),
+        ("queues in one lease", "1,024".to_owned()),
         ("a text line", format!("{} KiB", kib(gearman.line_bytes_max))),
         (
             "payload, result",
@@ -326,6 +327,7 @@ fn the_page_of_limits_says_what_the_doors_allow() {
     ] {
         assert_eq!(default_of(what), limit, "{what}");
     }
+    assert_eq!(workq.lease_names_max, 1024);
     assert_eq!(workq.result_bytes_max, workq.payload_bytes_max);
     // A packet has room for the arguments before the longest payload.
     assert_eq!(gearman.packet_bytes_max, payload + 1024);
