@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context;
@@ -217,8 +217,12 @@ fn warn_of_insecure(settings: &ListenSettings, address: SocketAddr) {
 fn reload_tls(tls: Option<&ServerTls>) {
     let Some(tls) = tls else { return };
     let path = tls.files().certificate.display();
-    match tls.reload() {
-        Ok(()) => info!("new connections get the certificate in {path} now"),
+    let now = SystemTime::now();
+    match tls.reload(now) {
+        Ok(()) => {
+            info!("new connections get the certificate in {path} now");
+            tls.warn_of_flaws(now);
+        }
         Err(error) => error!(%error, "the old certificate stays in force"),
     }
 }

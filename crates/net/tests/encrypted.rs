@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::{Client, Served, one_reactor, serve_with};
 use rustls::version::{TLS12, TLS13};
@@ -489,7 +489,7 @@ fn a_new_certificate_is_shown_to_new_clients_and_open_connections_stay() {
     let mut before = secured.client();
     asks(&mut before, "echo one", "one");
     secured.certificates.renew_server();
-    secured.tls.reload().unwrap();
+    secured.tls.reload(SystemTime::now()).unwrap();
     let mut after = secured.client();
     asks(&mut after, "echo two", "two");
     asks(&mut before, "echo three", "three");

@@ -44,6 +44,8 @@ pub struct OtherDoors {
     pub connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// Handshakes of TLS over all doors, by how they ended.
     pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
+    /// Until when the certificate is valid, in seconds since 1970; none without TLS.
+    pub certificate_expires: Option<Arc<AtomicU64>>,
     /// Where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// The memory that their clients and those of HTTP may together make the server hold.
@@ -85,6 +87,7 @@ impl Http {
         let OtherDoors {
             connections,
             handshakes,
+            certificate_expires,
             mut addresses,
             budgets,
             places,
@@ -104,6 +107,7 @@ impl Http {
             connections: Arc::clone(&connections),
             line_connections,
             handshakes,
+            certificate_expires,
             addresses,
             budgets: budgets.clone(),
             places: places.clone(),

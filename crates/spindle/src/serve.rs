@@ -375,6 +375,7 @@ impl Street<'_> {
         let others = OtherDoors {
             connections: connections_by_door,
             handshakes: tls.handshakes(),
+            certificate_expires: tls.expires(),
             addresses,
             budgets: budgets.clone(),
             places: places.clone(),

@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::AtomicU64},
+    time::SystemTime,
 };
 
 use spindle_cluster::NodeTls;
@@ -22,7 +23,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads the files that the settings name, and says in the log which doors use them.
+    /// Reads the files that the settings name, and says in the log which doors use them and why clients may
+    /// refuse the certificate.
     pub fn load(config: &Config) -> anyhow::Result<Self> {
         let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else {
             return Ok(Self::default());
@@ -37,6 +39,7 @@ impl Tls {
         let doors = doors.map(|(door, addr)| format!("{door} {}", config.tls_mode(door, addr)));
         let path = loaded.files().certificate.display();
         tracing::info!("TLS with {path}: {}", doors.collect::<Vec<_>>().join(", "));
+        loaded.warn_of_flaws(SystemTime::now());
         let certificate = Some(Arc::new(loaded));
         let nodes = match &config.cluster_ca_file {
             None => NodeTls::default(),
@@ -67,6 +70,11 @@ impl Tls {
         vec![("done", done), ("failed", failed)]
     }
 
+    /// Until when the certificate is valid, in seconds since 1970; none without TLS.
+    pub fn expires(&self) -> Option<Arc<AtomicU64>> {
+        self.certificate.as_ref().map(|tls| Arc::clone(tls.expires()))
+    }
+
     /// The certificate, if there is one.
     pub fn certificate(&self) -> Option<&Arc<ServerTls>> {
         self.certificate.as_ref()
@@ -76,8 +84,12 @@ impl Tls {
     pub fn reload(&self) {
         let Some(tls) = &self.certificate else { return };
         let path = tls.files().certificate.display();
-        match tls.reload() {
-            Ok(()) => tracing::info!("SIGHUP: new connections get the certificate in {path} now"),
+        let now = SystemTime::now();
+        match tls.reload(now) {
+            Ok(()) => {
+                tracing::info!("SIGHUP: new connections get the certificate in {path} now");
+                tls.warn_of_flaws(now);
+            }
             Err(error) => {
                 tracing::error!("SIGHUP: the old certificate stays in force: {error}");
             }

@@ -9,6 +9,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::shown::Flaw;
+
 /// Why a file cannot be used. Each says which file, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -60,6 +62,14 @@ pub enum FileError {
         key: PathBuf,
         /// The file of the certificate.
         certificate: PathBuf,
+    },
+    /// It is not valid now, and must not take the place of one that is.
+    #[error("{} {flaw}", path.display())]
+    OutOfTime {
+        /// The file.
+        path: PathBuf,
+        /// Since when, or until when.
+        flaw: Flaw,
     },
     /// What is in it will not do: a certificate that is none, a kind of key that is not supported.
     #[error("cannot use {}: {reason}", path.display())]

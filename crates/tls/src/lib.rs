@@ -7,8 +7,8 @@
 //! - [`client`]: which servers our own clients trust, and how they identify themselves; the one place that
 //!   builds a configuration of rustls for them.
 //! - [`distrust`]: why the certificate of the other side is refused, in words for a person.
-//! - [`common_name`]: who a certificate is for; [`validity`], [`may_sign`]: how long certificates of a file are
-//!   valid, and what for.
+//! - [`common_name`]: who a certificate is for.
+//! - [`Flaw`]: why clients refuse the certificate that a server shows, or soon will.
 //! - [`Records`]: whether a record has begun and not ended.
 //! - `stream` (feature `tokio`): a connection that is plain or encrypted, for async listeners.
 //!
@@ -23,9 +23,9 @@ mod mode;
 mod name;
 mod records;
 mod server;
+mod shown;
 #[cfg(feature = "tokio")]
 pub mod stream;
-mod validity;
 #[cfg(feature = "tokio")]
 mod whole_records;
 
@@ -36,4 +36,4 @@ pub use mode::{NoTlsMode, TlsMode};
 pub use name::common_name;
 pub use records::Records;
 pub use server::{Handshakes, ServerFiles, ServerTls, Speaks};
-pub use validity::{may_sign, validity};
+pub use shown::Flaw;

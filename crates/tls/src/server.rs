@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Error, InconsistentKeys, ServerConfig};
+use x509_cert::der::DateTime;
 
 use crate::clock::{Tickets, WallClock};
 use crate::files::{FileError, authorities, certificates, guarded_key, unusable};
+use crate::shown::{Flaw, Shown};
 
 /// The files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,7 @@ pub enum Speaks {
 pub struct ServerTls {
     files: ServerFiles,
     current: RwLock<Current>,
+    expires: Arc<AtomicU64>,
     handshakes: Handshakes,
 }
 
@@ -61,27 +65,62 @@ pub struct Handshakes {
 struct Current {
     lines: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
+    shown: Shown,
 }
 
 impl ServerTls {
-    /// Reads the files.
+    /// Reads the files. What clients may refuse in the certificate is no error: [`ServerTls::flaws`] has it.
     ///
     /// # Errors
     /// What is wrong with which file.
     pub fn load(files: ServerFiles) -> Result<ServerTls, FileError> {
-        let current = RwLock::new(Current::read(&files)?);
-        Ok(ServerTls { files, current, handshakes: Handshakes::default() })
+        let current = Current::read(&files)?;
+        let expires = Arc::new(AtomicU64::new(current.expires()));
+        let current = RwLock::new(current);
+        Ok(ServerTls { files, current, expires, handshakes: Handshakes::default() })
     }
 
     /// Reads the files again. Handshakes that begin from now on use what they hold; connections
     /// that are open stay as they are.
     ///
     /// # Errors
-    /// What is wrong with which file. Then what was in force stays in force.
-    pub fn reload(&self) -> Result<(), FileError> {
+    /// What is wrong with which file; also if the new certificate is not valid at the time `now` and the one in
+    /// force is. Then what was in force stays in force.
+    pub fn reload(&self, now: SystemTime) -> Result<(), FileError> {
         let read = Current::read(&self.files)?;
-        *self.current.write() = read;
+        let mut current = self.current.write();
+        if let Some(flaw) = read.shown.out_of_time(now)
+            && current.shown.is_valid(now)
+        {
+            return Err(FileError::OutOfTime { path: self.files.certificate.clone(), flaw });
+        }
+        self.expires.store(read.expires(), Ordering::Relaxed);
+        *current = read;
         Ok(())
+    }
+
+    /// Why clients refuse the certificate in force at the time `now`, or soon will.
+    pub fn flaws(&self, now: SystemTime) -> Vec<Flaw> {
+        self.current.read().shown.flaws(now)
+    }
+
+    /// Warns of each of the [`flaws`](ServerTls::flaws).
+    pub fn warn_of_flaws(&self, now: SystemTime) {
+        let path = self.files.certificate.display();
+        for flaw in self.flaws(now) {
+            tracing::warn!("the server's certificate {path} {flaw}");
+        }
+    }
+
+    /// Until when the certificate in force is valid, with those that lead to its authority. None if one of
+    /// them is malformed.
+    pub fn valid_until(&self) -> Option<DateTime> {
+        self.current.read().shown.until()
+    }
+
+    /// The same in seconds since 1970, and 0 for none; it follows reloads.
+    pub fn expires(&self) -> &Arc<AtomicU64> {
+        &self.expires
     }
 
     /// The files that it was read from.
@@ -106,16 +145,24 @@ impl ServerTls {
 
 impl Current {
     fn read(files: &ServerFiles) -> Result<Current, FileError> {
-        let lines = config_of(files)?;
+        let chain = certificates(&files.certificate)?;
+        let shown = Shown::of(&chain);
+        let lines = config_of(files, chain)?;
         let mut http = lines.clone();
         http.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Current { lines: Arc::new(lines), http: Arc::new(http) })
+        Ok(Current { lines: Arc::new(lines), http: Arc::new(http), shown })
+    }
+
+    fn expires(&self) -> u64 {
+        self.shown.until().map_or(0, |until| until.unix_duration().as_secs())
     }
 }
 
-fn config_of(files: &ServerFiles) -> Result<ServerConfig, FileError> {
+fn config_of(
+    files: &ServerFiles,
+    chain: Vec<CertificateDer<'static>>,
+) -> Result<ServerConfig, FileError> {
     let ServerFiles { certificate, key, client_ca, client_certificate_required } = files;
-    let chain = certificates(certificate)?;
     let secret = guarded_key(key)?;
     let provider = Arc::new(ring::default_provider());
     let clock = Arc::new(WallClock(SystemTime::now));
@@ -156,8 +203,11 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::time::Duration;
 
-    use rcgen::{Certificate, KeyPair, generate_simple_self_signed};
+    use rcgen::{
+        Certificate, CertificateParams, KeyPair, date_time_ymd, generate_simple_self_signed,
+    };
     use tempfile::TempDir;
 
     use super::*;
@@ -297,10 +347,67 @@ mod tests {
         let first = tls.config(Speaks::Lines);
         let (cert, key) = made();
         write(&of.files.certificate, &cert.pem(), 0o644);
-        assert!(matches!(tls.reload(), Err(FileError::Mismatch { .. })));
+        assert!(matches!(tls.reload(SystemTime::now()), Err(FileError::Mismatch { .. })));
         assert!(Arc::ptr_eq(&first, &tls.config(Speaks::Lines)));
         write(&of.files.key, &key.serialize_pem(), 0o600);
-        tls.reload().unwrap();
+        tls.reload(SystemTime::now()).unwrap();
         assert!(!Arc::ptr_eq(&first, &tls.config(Speaks::Lines)));
+    }
+
+    /// Puts a pair that is valid in these years in the place of the old one.
+    fn put(of: &Files, from: i32, until: i32) {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        write(&of.files.certificate, &params.self_signed(&key).unwrap().pem(), 0o644);
+        write(&of.files.key, &key.serialize_pem(), 0o600);
+    }
+
+    fn year(year: u16) -> SystemTime {
+        let date = DateTime::new(year, 1, 1, 0, 0, 0).unwrap();
+        SystemTime::UNIX_EPOCH + date.unix_duration()
+    }
+
+    fn ends(tls: &ServerTls) -> SystemTime {
+        let seconds = tls.expires().load(Ordering::Relaxed);
+        let of_metric = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let until = tls.valid_until().unwrap().unix_duration();
+        assert_eq!(of_metric, SystemTime::UNIX_EPOCH + until);
+        of_metric
+    }
+
+    #[test]
+    fn a_pair_that_is_out_of_time_takes_no_valid_ones_place() {
+        let of = Files::new();
+        put(&of, 2020, 2040);
+        let tls = ServerTls::load(of.files.clone()).unwrap();
+        let first = tls.config(Speaks::Lines);
+        for (from, until, flaw) in
+            [(2010, 2021, " has expired on 2021"), (2022, 2050, " is not valid before 2022")]
+        {
+            put(&of, from, until);
+            let refused = tls.reload(year(2021)).unwrap_err().to_string();
+            let named = format!("{}{flaw}", of.files.certificate.display());
+            assert!(refused.starts_with(&named), "{refused}");
+            assert!(Arc::ptr_eq(&first, &tls.config(Speaks::Lines)));
+            assert_eq!((tls.flaws(year(2021)), ends(&tls)), (Vec::new(), year(2040)));
+        }
+        tls.reload(year(2022)).unwrap();
+        assert!(!Arc::ptr_eq(&first, &tls.config(Speaks::Lines)));
+        assert_eq!(ends(&tls), year(2050));
+    }
+
+    #[test]
+    fn a_pair_that_is_out_of_time_replaces_one_that_is_too() {
+        for now in [year(2040), year(2019)] {
+            let of = Files::new();
+            put(&of, 2020, 2040);
+            let tls = ServerTls::load(of.files.clone()).unwrap();
+            put(&of, 2010, 2015);
+            tls.reload(now).unwrap();
+            assert_eq!(ends(&tls), year(2015));
+            assert!(matches!(tls.flaws(now)[..], [Flaw::Expired(_)]));
+        }
     }
 }

@@ -30,6 +30,9 @@ pub struct Options {
     pub line_connections: Vec<(&'static str, Arc<AtomicUsize>)>,
     /// Handshakes of TLS by how they ended, for the metrics; empty without TLS.
     pub handshakes: Vec<(&'static str, Arc<AtomicU64>)>,
+    /// Until when the server's certificate is valid, in seconds since 1970, for the metrics; none
+    /// without TLS.
+    pub certificate_expires: Option<Arc<AtomicU64>>,
     /// The doors that are open, this one included, and where they listen.
     pub addresses: Vec<(&'static str, SocketAddr)>,
     /// The budgets for what all clients together make the server hold, for the metrics.
@@ -58,6 +61,7 @@ impl Default for Options {
             connections: Arc::default(),
             line_connections: Vec::new(),
             handshakes: Vec::new(),
+            certificate_expires: None,
             addresses: Vec::new(),
             budgets: Budgets::default(),
             places: Places::default(),

@@ -45,6 +45,8 @@ pub(crate) struct AtDoors {
     pub too_fast: [(Of, u64); Of::ALL.len()],
     /// Handshakes of TLS since the start, by how they ended; none without TLS.
     pub handshakes: Vec<(&'static str, u64)>,
+    /// Until when the server's certificate is valid, in seconds since 1970; none without TLS.
+    pub certificate_expires: Option<u64>,
 }
 
 /// How much room the disk of the log has.
@@ -175,6 +177,11 @@ fn at_doors(registry: &mut Registry, doors: &AtDoors) {
     }
     let help = "Requests that were refused or held because they came too fast, by the limit";
     registry.register("requests_too_fast", help, too_fast);
+    if let Some(expires) = doors.certificate_expires {
+        let help = "When the server's certificate expires, in seconds since 1970";
+        let name = "tls_certificate_expires_timestamp";
+        registry.register_with_unit(name, help, Unit::Seconds, gauge(expires));
+    }
     if doors.handshakes.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -160,7 +160,7 @@ fn a_new_certificate_is_shown_to_new_clients_and_open_connections_stay() {
     let mut before = secured.client();
     before.conn.complete_io(&mut before.sock).unwrap();
     secured.certificates.renew_server();
-    secured.tls.reload().unwrap();
+    secured.tls.reload(SystemTime::now()).unwrap();
     let mut after = secured.client();
     after.conn.complete_io(&mut after.sock).unwrap();
     let shown = |client: &TlsClient| client.conn.peer_certificates().unwrap()[0].clone();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use spindle_jobd_master::server::ListenSettings;
 use spindle_tls::client::{ClientFiles, Identity, Trust};
@@ -43,7 +44,8 @@ impl ListenerFiles {
         Ok(Self { files, mode })
     }
 
-    /// Reads the files, and has the listener use them. Returns a handle that can read them again.
+    /// Reads the files, and has the listener use them. The log says why clients may refuse the certificate.
+    /// Returns a handle that can read the files again.
     ///
     /// # Errors
     /// What is wrong with which file.
@@ -52,6 +54,9 @@ impl ListenerFiles {
         listen: &mut ListenSettings,
     ) -> Result<Option<Arc<ServerTls>>, FileError> {
         let tls = self.files.clone().map(ServerTls::load).transpose()?.map(Arc::new);
+        if let Some(tls) = &tls {
+            tls.warn_of_flaws(SystemTime::now());
+        }
         listen.tls.clone_from(&tls);
         listen.tls_mode = self.mode;
         Ok(tls)

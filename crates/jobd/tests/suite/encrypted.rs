@@ -181,10 +181,35 @@ async fn a_daemon_shows_a_new_certificate_after_a_hangup_and_keeps_the_old_one_i
     master.signal(Signal::SIGHUP);
     until("it says so", || says("the old certificate stays in force")).await;
     assert_eq!(certificate(), first);
+    let mine = server(&certificates);
+    let place = |new: &Identity| {
+        fs::copy(&new.certificate, &mine.certificate).unwrap();
+        fs::copy(&new.key, &mine.key).unwrap();
+    };
+    place(&certificates.expired_server());
+    master.signal(Signal::SIGHUP);
+    until("it says so", || says("has expired on 2021-01-01")).await;
+    assert_eq!(certificate(), first);
     certificates.renew_server();
     master.signal(Signal::SIGHUP);
     until("it says so", || says("new connections get the certificate in")).await;
     assert_ne!(certificate(), first);
+    place(&certificates.authority_as_a_server());
+    master.signal(Signal::SIGHUP);
+    until("it warns", || says("may sign others (CA:TRUE)")).await;
+}
+
+#[tokio::test]
+async fn a_daemon_starts_with_an_expired_certificate_and_warns_of_it() {
+    let certificates = Certificates::new();
+    let folder = Folder::new("");
+    let log = folder.file("master.log");
+    let logs = [format!("log_file={}", shown(&log))];
+    let old = listener(&certificates.expired_server());
+    let mut master = master(&[&old[..], &logs].concat());
+    assert_eq!(asked(master.address().port(), &[]).await.code, 0);
+    let warned = || fs::read_to_string(&log).is_ok_and(|log| log.contains("has expired on 2021"));
+    until("it warns", warned).await;
 }
 
 #[tokio::test]

@@ -1,20 +1,13 @@
 //! The settings, and the files they name.
 
-use std::{
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::time::SystemTime;
 
-use jiff::Timestamp;
 use spindle_access::{Tokens, read_secret};
 use spindle_tls::client::read_authorities;
-use spindle_tls::{ServerFiles, ServerTls, may_sign, validity};
+use spindle_tls::{Flaw, ServerFiles, ServerTls};
 
 use super::Findings;
 use crate::config::{Config, Missing, Resolved};
-
-/// A certificate that ends sooner than this is to be renewed.
-const RENEW_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Checks all that can be seen without the folder.
 pub fn check(resolved: &Resolved, findings: &mut Findings) {
@@ -105,93 +98,86 @@ fn check_tls(config: &Config, findings: &mut Findings) {
     }
     let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return };
     let (certificate, key) = (certificate.clone(), key.clone());
-    let path = certificate.clone();
     let client_ca = config.tls_client_ca.clone();
     let files = ServerFiles { certificate, key, client_ca, client_certificate_required: false };
     match ServerTls::load(files) {
         Err(error) => findings.wrong("certificate", error.to_string(), "the server does not start"),
-        Ok(_) => {
-            check_validity(&path, SystemTime::now(), findings);
-            check_purpose(&path, findings);
-        }
+        Ok(tls) => check_certificate(&tls, SystemTime::now(), findings),
     }
 }
 
-fn check_validity(path: &Path, now: SystemTime, findings: &mut Findings) {
-    let (from, until) = match validity(path) {
-        Ok(validity) => validity,
-        Err(error) => {
-            findings.wrong("certificate", error.to_string(), "clients will refuse it");
-            return;
+/// Says why clients refuse the certificate, or until when they take it.
+fn check_certificate(tls: &ServerTls, now: SystemTime, findings: &mut Findings) {
+    let path = tls.files().certificate.display();
+    let flaws = tls.flaws(now);
+    for flaw in &flaws {
+        let found = format!("{path} {flaw}");
+        let renew = "renew it and send the server SIGHUP";
+        let sign = "make one with basicConstraints=critical,CA:FALSE";
+        match flaw {
+            Flaw::Expired(_) => findings.wrong("certificate", found, renew),
+            Flaw::Early(_) => {
+                let advice = "set the machine's clock, or get another certificate";
+                findings.wrong("certificate", found, advice);
+            }
+            Flaw::Malformed(_) => findings.wrong("certificate", found, "get another certificate"),
+            Flaw::ExpiresSoon(_) => findings.warn("certificate", found, renew),
+            Flaw::MaySign => findings.warn("certificate", found, sign),
         }
-    };
-    let shown = |at: SystemTime| {
-        Timestamp::try_from(at).map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"))
-    };
-    let name = path.display();
-    let renew = "renew it and send the server SIGHUP";
-    if now < from {
-        let advice = "set the machine's clock, or get another certificate";
-        findings.wrong("certificate", format!("{name} is valid from {} on", shown(from)), advice);
-    } else if now >= until {
-        findings.wrong("certificate", format!("{name} has expired on {}", shown(until)), renew);
-    } else if now + RENEW_BEFORE >= until {
-        findings.warn("certificate", format!("{name} expires on {}", shown(until)), renew);
-    } else {
-        findings.ok("certificate", format!("{name} is valid until {}", shown(until)));
     }
-}
-
-fn check_purpose(path: &Path, findings: &mut Findings) {
-    // A file that cannot be read is reported by the check of its validity.
-    if may_sign(path).unwrap_or(false) {
-        let found = format!(
-            "{} may sign others (CA:TRUE): some clients refuse it from a server, Spindle's own too",
-            path.display()
-        );
-        findings.warn("certificate", found, "make one with basicConstraints=critical,CA:FALSE");
+    if let (Some(until), [] | [Flaw::MaySign]) = (tls.valid_until(), &flaws[..]) {
+        findings.ok("certificate", format!("{path} is valid until {until}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use spindle_testkit::Certificates;
+    use spindle_tls::client::Identity;
 
     use super::*;
     use crate::doctor::Verdict::{self, Ok, Warning, Wrong};
 
+    /// The verdicts on a certificate at a time, and what was found.
+    fn found(identity: Identity, now: SystemTime) -> (Vec<Verdict>, String) {
+        let Identity { certificate, key } = identity;
+        let files =
+            ServerFiles { certificate, key, client_ca: None, client_certificate_required: false };
+        let mut findings = Findings::default();
+        check_certificate(&ServerTls::load(files).unwrap(), now, &mut findings);
+        let verdicts = findings.0.iter().map(|finding| finding.verdict).collect();
+        let texts: Vec<_> = findings.0.into_iter().map(|finding| finding.found).collect();
+        (verdicts, texts.join("\n"))
+    }
+
     #[test]
     fn a_certificate_is_good_until_it_is_to_be_renewed() {
         let certificates = Certificates::new();
-        let path = certificates.expired_client("old").certificate;
-        let (from, until) = validity(&path).unwrap();
-        let second = Duration::from_secs(1);
-        let cases: [(SystemTime, Verdict, &str); 6] = [
-            (from - second, Wrong, "is valid from"),
-            (from, Ok, "is valid until"),
-            (until - RENEW_BEFORE - second, Ok, "is valid until"),
-            (until - RENEW_BEFORE, Warning, "expires on"),
-            (until - second, Warning, "expires on"),
-            (until, Wrong, "has expired on"),
-        ];
-        for (now, verdict, part) in cases {
-            let mut findings = Findings::default();
-            check_validity(&path, now, &mut findings);
-            let finding = &findings.0[0];
-            assert!(finding.verdict == verdict && finding.found.contains(part), "{finding:?}");
+        let day = Duration::from_secs(24 * 3600);
+        // 2020-01-01 to 2021-01-01.
+        let from = SystemTime::UNIX_EPOCH + 18_262 * day;
+        let until = from + 366 * day;
+        for (now, verdict, part) in [
+            (from - day, Wrong, "is not valid before 2020-01-01"),
+            (from, Ok, "is valid until 2021-01-01"),
+            (until - 15 * day, Ok, "is valid until 2021-01-01"),
+            (until - 14 * day, Warning, "expires on 2021-01-01"),
+            (until, Wrong, "has expired on 2021-01-01"),
+        ] {
+            let (verdicts, text) = found(certificates.expired_client("old"), now);
+            assert!(verdicts == [verdict] && text.contains(part), "{verdicts:?} {text}");
         }
     }
 
     #[test]
     fn a_server_is_not_to_show_what_may_sign_others() {
         let certificates = Certificates::new();
-        let found = |path: &Path| {
-            let mut findings = Findings::default();
-            check_purpose(path, &mut findings);
-            findings.0
-        };
-        assert!(found(&certificates.server().certificate).is_empty());
-        let found = found(&certificates.authority_as_a_server().certificate);
-        assert!(found[0].verdict == Warning && found[0].found.contains("CA:TRUE"), "{found:?}");
+        let now = SystemTime::now();
+        assert_eq!(found(certificates.server_named("localhost"), now).0, [Ok]);
+        let (verdicts, text) = found(certificates.authority_as_a_server(), now);
+        assert_eq!(verdicts, [Warning, Ok]);
+        assert!(text.contains("CA:TRUE") && text.contains("is valid until"), "{text}");
     }
 }

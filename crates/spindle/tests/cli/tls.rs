@@ -5,12 +5,14 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use spindle_testkit::{Certificates, PATIENCE, SpindleServer, TlsClient, wait_until};
+use spindle_testkit::{
+    Certificates, PATIENCE, Program, Said, SpindleServer, TlsClient, wait_until,
+};
 use spindle_tls::{ServerFiles, client::Identity};
 
 use crate::fake_workq::{spindle, stderr};
@@ -140,9 +142,9 @@ fn curl_and_gearadmin_and_openssl_speak_with_it() {
     let mut openssl = Command::new("openssl")
         .args(["s_client", "-quiet", "-verify_return_error", "-CAfile", ca.to_str().unwrap()])
         .args(["-servername", "localhost", "-connect", &secured.server.address_of("gearman")])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     openssl.stdin.as_mut().unwrap().write_all(b"version\n").unwrap();
@@ -159,9 +161,9 @@ fn a_renegotiation_is_refused_and_the_doors_serve_on() {
     for (door, request, answer) in requests() {
         let mut client = Command::new("openssl")
             .args(["s_client", "-tls1_2", "-connect", &secured.server.address_of(door)])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::piped())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut input = client.stdin.take().unwrap();
@@ -226,6 +228,70 @@ fn a_new_certificate_is_read_on_sighup_and_a_wrong_one_leaves_the_old_one_in_for
     secured.server.said.await_line("new connections get the certificate");
     assert_ne!(shown(&first), shown(&connected()));
     says(first, b"inspect server\r\n", b"+OK 1\r\n");
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_now_takes_no_valid_ones_place_at_sighup() {
+    let secured = secured(&[]);
+    let mine = secured.certificates.server();
+    let pid = Pid::from_raw(secured.server.id().try_into().unwrap());
+    let place = |new: &Identity| {
+        fs::copy(&new.certificate, &mine.certificate).unwrap();
+        fs::copy(&new.key, &mine.key).unwrap();
+        kill(pid, Signal::SIGHUP).unwrap();
+    };
+    let expires = || {
+        let text = metrics(&secured);
+        let name = "\nspindle_tls_certificate_expires_timestamp_seconds ";
+        let (_, behind) = text.split_once(name).unwrap_or_else(|| panic!("{text}"));
+        behind.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    let shown = || {
+        let mut client = secured.client("workq");
+        client.conn.complete_io(&mut client.sock).unwrap();
+        client.conn.peer_certificates().unwrap()[0].clone()
+    };
+    let (first, until) = (shown(), expires());
+    let certificates = &secured.certificates;
+    for (new, wrong) in [
+        (certificates.expired_server(), "has expired on 2021-01-01T00:00:00Z"),
+        (certificates.early_server(), "is not valid before 2120-01-01T00:00:00Z"),
+    ] {
+        place(&new);
+        let line = secured.server.said.await_line("the old certificate stays in force");
+        assert!(line.contains(&format!("{} {wrong}", mine.certificate.display())), "{line}");
+        assert_eq!((shown(), expires()), (first.clone(), until));
+    }
+    place(&certificates.authority_as_a_server());
+    let line = secured.server.said.await_line("the server's certificate");
+    assert!(line.contains("WARN") && line.contains("may sign others (CA:TRUE)"), "{line}");
+    place(&certificates.server_named("localhost"));
+    secured.server.said.await_line("new connections get the certificate");
+    assert_ne!(shown(), first);
+}
+
+#[test]
+fn a_server_starts_with_an_expired_certificate_and_warns_of_it() {
+    let certificates = Certificates::new();
+    let old = certificates.expired_server();
+    let (cert, key) = (old.certificate.to_str().unwrap(), old.key.to_str().unwrap());
+    let doors = ["--workq", "127.0.0.1:0", "--http", "off", "--gearman", "off", "--jobd-master"];
+    let arguments = ["off", "--memory", "--tls-cert", cert, "--tls-key", key];
+    let mut serve = spindle(&[&["serve"], &doors[..], &arguments].concat());
+    let mut server = Program::start(serve.stderr(Stdio::piped()));
+    let said = Said::by(server.stderr.take().unwrap());
+    let line = said.await_line("the server's certificate");
+    let expired = format!("{cert} has expired on 2021-01-01");
+    assert!(line.contains("WARN") && line.contains(&expired), "{line}");
+    let greeting = said.await_line("workq on ");
+    let (_, address) = greeting.split_once("workq on ").unwrap();
+    says(TcpStream::connect(address.trim()).unwrap(), b"inspect server\r\n", b"+OK 1\r\n");
+    let early = certificates.early_server();
+    fs::copy(&early.certificate, &old.certificate).unwrap();
+    fs::copy(&early.key, &old.key).unwrap();
+    kill(Pid::from_raw(server.id().try_into().unwrap()), Signal::SIGHUP).unwrap();
+    said.await_line("new connections get the certificate");
+    said.await_line("is not valid before 2120");
 }
 
 /// A tokens file with this text that only its owner may read, in a folder of its own.
@@ -351,19 +417,21 @@ fn who_vouches_for_clients_is_read_anew_at_sighup() {
     assert_eq!([&old, &new].map(is_served), [false, true]);
 }
 
+/// What `/metrics` says.
+fn metrics(secured: &Secured) -> String {
+    let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let (mut stream, mut text) = (secured.socket("http"), String::new());
+    stream.write_all(get).unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
 #[test]
 fn handshakes_are_counted_by_how_they_end() {
     let secured = secured(&[]);
-    let metrics = || {
-        let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let (mut stream, mut text) = (secured.socket("http"), String::new());
-        stream.write_all(get).unwrap();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
     let count = |outcome: &str, count: u64| {
         let line = format!("spindle_tls_handshakes_total{{outcome=\"{outcome}\"}} {count}\n");
-        wait_until(&line, || metrics().contains(&line));
+        wait_until(&line, || metrics(&secured).contains(&line));
     };
     count("done", 0);
     for (door, request, answer) in requests() {

@@ -86,7 +86,10 @@ pub(crate) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     let too_fast = Of::ALL.map(|of| (of, rates.map_or(0, |rates| rates.exceeded(of))));
     let shaken = options.handshakes.iter();
     let handshakes = shaken.map(|(end, count)| (*end, count.load(Ordering::Relaxed))).collect();
-    let doors = AtDoors { open, refused: options.places.refusals(), too_fast, handshakes };
+    let certificate_expires =
+        options.certificate_expires.as_ref().map(|expires| expires.load(Ordering::Relaxed));
+    let refused = options.places.refusals();
+    let doors = AtDoors { open, refused, too_fast, handshakes, certificate_expires };
     let text = form.of(metrics::open_metrics(api.engine(), &doors, options).await);
     let vary = HeaderValue::from_static("accept");
     let headers = [(header::CONTENT_TYPE, form.content_type()), (header::VARY, vary)];

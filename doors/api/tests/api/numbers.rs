@@ -236,6 +236,22 @@ async fn connections_of_all_doors_are_told() {
 }
 
 #[tokio::test]
+async fn a_servers_certificate_says_when_it_expires() {
+    let expires = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1_800_000_000));
+    let kept = Some(std::sync::Arc::clone(&expires));
+    let bench = Bench::with(|options| options.certificate_expires = kept, Default::default());
+    let name = "spindle_tls_certificate_expires_timestamp_seconds";
+    let text = metrics(&bench).await;
+    has(&text, &format!("# TYPE {name} gauge"));
+    has(&text, &format!("{name} 1800000000"));
+    check_with_promtool(&text);
+    // Another certificate is in force.
+    expires.store(1_900_000_000, std::sync::atomic::Ordering::Relaxed);
+    has(&metrics(&bench).await, &format!("{name} 1900000000"));
+    assert!(!metrics(&Bench::new()).await.contains(name));
+}
+
+#[tokio::test]
 async fn connections_without_a_place_are_counted_by_the_limit() {
     let places = Places::new(PlaceLimits { total: 3, door: 2, address: 1 });
     let (one, other) = (places.door("workq"), places.door("http"));
