@@ -90,6 +90,8 @@ pub enum Answer {
     Reported {
         /// The job.
         job: JobId,
+        /// The queue it was in at that moment.
+        queue: Bytes,
         /// What the holder of its lease reported.
         news: News,
     },

@@ -25,13 +25,13 @@ mod worker;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_access::{Denied, Login, Role, Target};
+use spindle_access::{Denied, Login, Target};
 use spindle_engine::{
     Answer, Caller, CommandLog, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
 use crate::needs::{About, draft_needs};
-use crate::shared::{Common, authorize_job, is_full};
+use crate::shared::{Common, authorize_job, authorize_watched, is_full};
 use crate::shown_command::{draft_described, draft_outcome};
 use crate::wire::draft::{Decoder, ErrorCode, Limits, Reply, Request};
 use application::SyncJob;
@@ -219,11 +219,11 @@ impl Session for DraftSession {
             self.asleep = None;
             self.sleeps = false;
             reply(out, &Reply::Noop);
-        } else if self.sync_job.as_ref().is_some_and(|job| job.ticket == ticket) {
-            if self.login.authorize(Role::Submit, Target::Server).is_err() {
+        } else if let Some(job) = self.sync_job.as_ref().filter(|job| job.ticket == ticket) {
+            let answer = out.open(answer);
+            if authorize_watched(&mut self.login, &job.name, &answer).is_err() {
                 return Flow::Abort;
             }
-            let answer = out.open(answer);
             self.watched(answer, out);
         }
         if self.room.is_some() { Flow::Wait } else { Flow::Continue }

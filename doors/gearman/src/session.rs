@@ -34,7 +34,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use spindle_access::{Denied, Login, Role, Target};
+use spindle_access::{Denied, Login, Target};
 use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{
@@ -43,7 +43,7 @@ use spindle_engine::{
 };
 
 use crate::needs::{About, needs};
-use crate::shared::{Common, authorize_job, is_full};
+use crate::shared::{Common, authorize_job, authorize_watched, is_full};
 use crate::shown_command::{described, outcome};
 use crate::wire::{
     AdminError, CLIENT_ID_BYTES_MAX, Decoder, ErrorReply, FUNCTION_BYTES_MAX, Incoming, JobStatus,
@@ -79,8 +79,8 @@ pub struct GearmanSession {
     /// It has sent PRE_SLEEP, and has neither grabbed a job nor been woken since.
     sleeps: bool,
     asleep: Option<Ticket>,
-    /// Jobs this connection waits for.
-    watches: HashMap<Ticket, JobId>,
+    /// The functions of the jobs this connection waits for.
+    watches: HashMap<Ticket, Bytes>,
     /// The function its last submit named, which the registry knows.
     named: Bytes,
     /// The connection is held up until the log has room, or others had a turn; then this is taken.
@@ -376,16 +376,14 @@ impl Session for GearmanSession {
             self.asleep = None;
             self.sleeps = false;
             reply(out, Response::Noop);
-        } else if self.watches.contains_key(&ticket)
-            && self.login.authorize(Role::Submit, Target::Server).is_err()
-        {
-            // A client that is not let in any more gets no news of jobs. News answer no packet, so
-            // there is nothing to refuse.
-            return Flow::Abort;
-        } else if self.watches.contains_key(&ticket)
-            && let Flow::Abort = self.watched(ticket, answer, out)
-        {
-            return Flow::Abort;
+        } else if let Some(function) = self.watches.get(&ticket) {
+            let answer = out.open(answer);
+            let allowed = authorize_watched(&mut self.login, function, &answer);
+            // A client that may not submit there any more gets no news of jobs. News answer no
+            // packet, so there is nothing to refuse.
+            if allowed.is_err() || self.watched(ticket, answer, out) == Flow::Abort {
+                return Flow::Abort;
+            }
         }
         if self.room.is_some() { Flow::Wait } else { Flow::Continue }
     }

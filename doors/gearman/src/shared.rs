@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use spindle_access::{Access, Denied, Login, Role, Target};
 use spindle_core::address::from_gearman_handle;
-use spindle_engine::{Engine, JobRef, Outbox};
+use spindle_engine::{Answer, Engine, JobRef, Outbox};
 
 use crate::registry::Registry;
 use crate::wire::{HandlePrefix, Limits};
@@ -59,4 +59,19 @@ pub(crate) fn authorize_job(
         out.open(jobs.queue_of(JobRef::Id(id)))
     };
     login.authorize(role, Target::Job(&mut queue))
+}
+
+/// Whether somebody may hear this of a job that it waits for, which it submitted to `function`. The
+/// job's own queue counts, as it may have been moved; one that is gone has none any more.
+pub(crate) fn authorize_watched(
+    login: &mut Login,
+    function: &[u8],
+    answer: &Answer,
+) -> Result<(), Denied> {
+    let queue = match answer {
+        Answer::Reported { queue, .. } => queue,
+        Answer::Ended { image, .. } => &image.queue,
+        _ => function,
+    };
+    login.authorize(Role::Submit, Target::Queue(queue))
 }

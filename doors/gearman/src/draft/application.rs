@@ -22,6 +22,7 @@ const NEWS_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct SyncJob {
     pub ticket: Ticket,
+    pub name: Bytes,
     /// When it was asked for.
     since_ms: u64,
 }
@@ -39,8 +40,10 @@ impl DraftSession {
         match out.open(self.engine.jobs().submit_or_join(watcher, engine_job(job))) {
             Ok(joined) => {
                 let since_ms = self.engine.now_ms();
+                let name = Bytes::copy_from_slice(&job.name);
+                self.common.registry.lock().note_function(&name);
                 self.sync_job = match joined.watch {
-                    Some(ticket) => Some(SyncJob { ticket, since_ms }),
+                    Some(ticket) => Some(SyncJob { ticket, name, since_ms }),
                     None => self.sync_job.take(),
                 };
                 let handle = match job.kind {
@@ -51,7 +54,6 @@ impl DraftSession {
                     JobKind::Sync | JobKind::ThrowAway => Bytes::new(),
                 };
                 reply(out, &Reply::JobCreated { handle });
-                self.common.registry.lock().note_function(&Bytes::copy_from_slice(&job.name));
             }
             Err(refused) => refuse(out, &refused),
         }

@@ -17,15 +17,15 @@ impl GearmanSession {
         let watcher = submit.is_foreground().then_some(&self.caller);
         match out.open(self.engine.jobs().submit_or_join(watcher, new)) {
             Ok(joined) => {
-                if let Some(ticket) = joined.watch {
-                    self.watches.insert(ticket, joined.job);
-                }
-                let handle = self.common.handles.handle(joined.job.0);
-                reply(out, Response::JobCreated { handle: handle.as_bytes() });
                 if self.named != submit.function {
                     self.named = copy_name(&submit.function);
                     self.common.registry.lock().note_function(&self.named);
                 }
+                if let Some(ticket) = joined.watch {
+                    self.watches.insert(ticket, self.named.clone());
+                }
+                let handle = self.common.handles.handle(joined.job.0);
+                reply(out, Response::JobCreated { handle: handle.as_bytes() });
             }
             Err(refused) => refuse(out, &refused),
         }

@@ -2,7 +2,7 @@
 
 use spindle_core::JobId;
 use spindle_core::job::{JobImage, Outcome, Status};
-use spindle_engine::{Answer, Flow, Gated, News, Outbox, Ticket};
+use spindle_engine::{Answer, Flow, News, Outbox, Ticket};
 
 use super::{GearmanSession, reply};
 use crate::wire::Response;
@@ -40,14 +40,9 @@ fn is_exception(outcome: &Outcome) -> bool {
 
 impl GearmanSession {
     /// An answer to a watch.
-    pub(super) fn watched(
-        &mut self,
-        ticket: Ticket,
-        answer: Gated<Answer>,
-        out: &mut Outbox,
-    ) -> Flow {
-        match out.open(answer) {
-            Answer::Reported { job, news } => return self.send_news(job, &news, out),
+    pub(super) fn watched(&mut self, ticket: Ticket, answer: Answer, out: &mut Outbox) -> Flow {
+        match answer {
+            Answer::Reported { job, news, .. } => return self.send_news(job, &news, out),
             Answer::Ended { image, streamed_bytes } => {
                 self.watches.remove(&ticket);
                 self.send_end(&image, streamed_bytes as usize, out);

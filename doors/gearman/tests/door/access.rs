@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_access::{Access, Look, Role};
+use spindle_access::{Access, Role};
 use spindle_core::audit::{Action, Actor, ActorKind};
 use spindle_core::job::Origin;
 use spindle_engine::{ConnectionId, Door, Flow, Mailbox, Outbox, Peer};
@@ -98,7 +98,7 @@ fn of_draft(request: &draft::Request) -> Needs {
 /// A packet or line about a function, and a job of it, as bytes.
 type Sample = (String, Needs, Vec<u8>);
 
-fn bytes_of(value: &impl Encode) -> Vec<u8> {
+pub fn bytes_of(value: &impl Encode) -> Vec<u8> {
     let mut bytes = BytesMut::new();
     value.encode(&mut bytes);
     bytes.to_vec()
@@ -279,7 +279,7 @@ fn who_sends_malformed_packets_too_fast_waits() {
     assert!(waits() == 0 && line.input_bytes_max() > 0);
 }
 
-fn auth(line: &mut Line, token: &str) {
+pub fn auth(line: &mut Line, token: &str) {
     assert_eq!(line.text(&format!("auth {token}")), "OK\r\n", "{token}");
 }
 
@@ -503,45 +503,6 @@ fn a_token_is_presented_before_either_protocol_however_the_line_is_cut() {
     assert_eq!(line.flow, Flow::Continue);
     line.raw(b"xx");
     assert_ne!(line.flow, Flow::Continue);
-}
-
-#[test]
-fn a_client_hears_nothing_more_of_its_jobs_when_its_token_is_gone() {
-    let tokens = TokensFile::of_all_roles();
-    let access = tokens.access(false);
-    let options = Options { access: access.clone(), ..Options::default() };
-    let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
-    let mut client = bench.open();
-    auth(&mut client, "mine.submit");
-    let handle = client.run("mine.a", "", "x");
-    let mut worker = bench.open();
-    auth(&mut worker, "mine.work");
-    worker.send(&Request::CanDo { function: "mine.a".into() });
-    worker.send(&Request::Grab(GrabKind::Plain));
-    assert!(!worker.all_heard().is_empty());
-    tokens.write(&TokensFile::entry("mine.work", "work", "mine.*", ""));
-    assert!(matches!(access.look_again(), Look::Read(1)));
-    worker.send(&Request::WorkComplete { handle, result: "secret".into() });
-    worker.hears_nothing();
-    client.hears_nothing();
-    assert_eq!(client.flow, Flow::Abort);
-}
-
-#[test]
-fn a_worker_whose_functions_are_not_its_own_any_more_gets_no_job() {
-    let tokens = TokensFile::of_all_roles();
-    let access = tokens.access(false);
-    let options = Options { access: access.clone(), ..Options::default() };
-    let bench = Bench::on(Arc::new(MemoryLog::new()), Default::default(), options);
-    let mut worker = bench.open();
-    auth(&mut worker, "mine.work");
-    worker.send(&Request::CanDo { function: "mine.a".into() });
-    tokens.write(&TokensFile::entry("mine.work", "work", "mine.b", ""));
-    assert!(matches!(access.look_again(), Look::Read(1)));
-    for request in [Request::Grab(GrabKind::All), Request::PreSleep] {
-        worker.send(&request);
-        assert_eq!(worker.hear_error().0, "PERMISSION_DENIED");
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! - `access`: who may send what
 //! - `jobs`: submits, ends, and what clients hear; who may finish
 //! - `unique`: submits of the same work
+//! - `tokens`: tokens whose entries change
 //! - `workers`: grabs, sleep, timeouts, lost workers
 //! - `status`: questions about jobs, and the text commands
 //! - `doors`: jobs that come from or go to other doors
@@ -16,5 +17,6 @@ mod held;
 mod jobs;
 mod limits;
 mod status;
+mod tokens;
 mod unique;
 mod workers;

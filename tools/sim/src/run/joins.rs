@@ -148,7 +148,7 @@ impl Run {
         let tickets: Vec<Ticket> = letters.iter().map(|letter| letter.ticket).collect();
         let expected = if stale { Vec::new() } else { self.watchers(id) };
         let right = |answer: &Answer| match answer {
-            Answer::Reported { job, news: got } => *job == id && *got == news,
+            Answer::Reported { job, news: got, .. } => *job == id && *got == news,
             _ => false,
         };
         if tickets != expected
