@@ -138,7 +138,7 @@ impl DraftSession {
             // The job was handed out to this connection; a connection without one gets an error
             // from the draft itself.
             About::HeldJob | About::Server => login.authorize(role, Target::Server),
-            About::AllQueues | About::Unique(_) => login.authorize(role, Target::AllQueues),
+            About::AllQueues | About::Unique => login.authorize(role, Target::AllQueues),
         }
     }
 

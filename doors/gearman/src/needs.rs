@@ -14,8 +14,8 @@ pub(crate) enum About<'a> {
     Abilities,
     /// A job by its handle.
     Job(&'a [u8]),
-    /// A job by its unique.
-    Unique(&'a [u8]),
+    /// The jobs with a unique, of which the first that the client may see is looked for.
+    Unique,
     /// A job that the worker holds. The worker was allowed to grab it, and a leased job stays in
     /// its queue; packets about a job that another worker holds are refused by the protocol itself.
     HeldJob,
@@ -50,7 +50,7 @@ fn of_request(request: &Request) -> Needs<'_> {
         | Request::WorkFail { .. }
         | Request::WorkException { .. } => (Role::Work, About::HeldJob),
         Request::GetStatus { handle } => (Role::Read, About::Job(handle)),
-        Request::GetStatusUnique { unique } => (Role::Read, About::Unique(unique)),
+        Request::GetStatusUnique { .. } => (Role::Read, About::Unique),
         // Statements of a connection about itself, and their withdrawal.
         Request::CantDo { .. }
         | Request::ResetAbilities

@@ -35,11 +35,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use spindle_access::{Denied, Login, Target};
-use spindle_core::job::Origin;
 use spindle_core::{JobId, Rejection};
 use spindle_engine::{
-    Answer, Caller, CommandLog, Engine, Flow, Gated, JobRef, LeaseRef, Outbox, Refused, Session,
-    Ticket,
+    Answer, Caller, CommandLog, Engine, Flow, Gated, LeaseRef, Outbox, Refused, Session, Ticket,
 };
 
 use crate::needs::{About, needs};
@@ -51,7 +49,6 @@ use crate::wire::{
 };
 use abilities::Abilities;
 use admin::{STEPS_PER_TURN, Walk, no_room};
-use naming::unique_prefix;
 pub(crate) use opening::Opening;
 use work::GrabbedJob;
 
@@ -256,7 +253,7 @@ impl GearmanSession {
     /// Whether the client may do what it asks for.
     fn authorize(&mut self, incoming: &Incoming, out: &mut Outbox) -> Result<(), Denied> {
         let Some((role, about)) = needs(incoming) else { return Ok(()) };
-        let (jobs, login) = (self.engine.jobs(), &mut self.login);
+        let login = &mut self.login;
         match about {
             About::Queue(name) => login.authorize(role, Target::Queue(name)),
             About::Queues(names) => {
@@ -267,17 +264,9 @@ impl GearmanSession {
                 login.authorize(role, Target::Queues(&mut names))
             }
             About::Job(handle) => authorize_job(&self.engine, login, role, handle, out),
-            About::Unique(unique) => {
-                let mut queue = || {
-                    let prefix = unique_prefix(unique);
-                    let found = jobs.find_by_key_prefix(Origin::Gearman, &prefix);
-                    let id = out.open(found)?;
-                    out.open(jobs.queue_of(JobRef::Id(id)))
-                };
-                login.authorize(role, Target::Job(&mut queue))
-            }
             About::AllQueues => login.authorize(role, Target::AllQueues),
-            About::Server | About::HeldJob => login.authorize(role, Target::Server),
+            // Of a unique, the answer passes over jobs that the client may not see.
+            About::Server | About::HeldJob | About::Unique => login.authorize(role, Target::Server),
         }
     }
 
@@ -336,13 +325,10 @@ fn reply(out: &mut Outbox, response: Response<&[u8]>) {
 /// Refuses something that this client may not do. A job that it may not know of is answered as if
 /// it did not exist.
 fn deny(incoming: Incoming, denied: Denied, out: &mut Outbox) {
-    let status = JobStatus::default();
     match (incoming, denied) {
         (Incoming::Request(Request::GetStatus { handle }), Denied::Job) => {
+            let status = JobStatus::default();
             reply(out, Response::Status { handle: &handle[..], status });
-        }
-        (Incoming::Request(Request::GetStatusUnique { unique }), Denied::Job) => {
-            reply(out, Response::StatusUnique { unique: &unique[..], status, clients: 0 });
         }
         (Incoming::Request(request), Denied::Job) => {
             refuse_with(out, ErrorReply::of_job_not_held(&request));

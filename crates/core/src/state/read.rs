@@ -46,14 +46,18 @@ impl State {
         self.find_key(key).map(|handle| self.found(handle))
     }
 
-    /// The job that has the first key of a namespace, by name, with this prefix. A door whose names
-    /// hold within a scope (one function of many) puts the scope after the name, and finds the name
-    /// in all scopes by one lookup.
-    pub fn job_by_key_prefix(&self, namespace: i32, prefix: Bytes) -> Option<Found<'_>> {
-        let start = Named::new(namespace, prefix.clone());
-        let (named, handle) = self.named.range(start..).next()?;
-        let fits = named.namespace == namespace && named.name.starts_with(&prefix);
-        fits.then(|| self.found(*handle))
+    /// The jobs that have a key of a namespace with this prefix, by the names of their keys. A door
+    /// whose names hold within a scope (one function of many) puts the scope after the name, and
+    /// finds the name in all scopes by one lookup.
+    pub fn jobs_by_key_prefix(
+        &self,
+        namespace: i32,
+        prefix: Bytes,
+    ) -> impl Iterator<Item = Found<'_>> {
+        let keys = self.named.range(Named::new(namespace, prefix.clone())..);
+        let fits =
+            move |named: &Named| named.namespace == namespace && named.name.starts_with(&prefix);
+        keys.take_while(move |(named, _)| fits(named)).map(|(_, handle)| self.found(*handle))
     }
 
     /// A job by its UUID.

@@ -98,13 +98,18 @@ impl Jobs<'_> {
         self.0.read(|inner| inner.state.job_by_key(key).map(|found| found.id()))
     }
 
-    /// The job with the first key of a door, by name, that begins like this; none if it has
-    /// finished.
-    pub fn find_by_key_prefix(&self, namespace: Origin, prefix: &[u8]) -> Gated<Option<JobId>> {
+    /// The unfinished job with the first key of a door, by name, that begins like this. Jobs of queues
+    /// that `may_see` says no to are passed over.
+    pub fn find_by_key_prefix(
+        &self,
+        namespace: Origin,
+        prefix: &[u8],
+        mut may_see: impl FnMut(&[u8]) -> bool,
+    ) -> Gated<Option<JobId>> {
         let prefix = Bytes::copy_from_slice(prefix);
         self.0.read(|inner| {
-            let found = inner.state.job_by_key_prefix(namespace as i32, prefix);
-            found.and_then(Found::live).map(|job| job.id())
+            let found = inner.state.jobs_by_key_prefix(namespace as i32, prefix);
+            found.filter_map(Found::live).find(|job| may_see(job.queue())).map(|job| job.id())
         })
     }
 
@@ -112,8 +117,8 @@ impl Jobs<'_> {
     /// it.
     pub fn find_by_key_beginning(&self, key: &Key) -> Gated<Option<JobId>> {
         self.0.read(|inner| {
-            let found = inner.state.job_by_key_prefix(key.namespace, key.name.clone());
-            found.map(|found| found.id())
+            let mut found = inner.state.jobs_by_key_prefix(key.namespace, key.name.clone());
+            found.next().map(|found| found.id())
         })
     }
 

@@ -134,7 +134,7 @@ fn a_name_is_found_in_whichever_queue_has_it() {
         bench.submit(submit, b"x")
     };
     let find = |prefix: &str| {
-        bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes()).value()
+        bench.engine.jobs().find_by_key_prefix(Origin::Gearman, prefix.as_bytes(), |_| true).value()
     };
     add(Origin::Workq, "u/of another door");
     let second = add(Origin::Gearman, "u/second");
@@ -145,7 +145,7 @@ fn a_name_is_found_in_whichever_queue_has_it() {
     assert_eq!(find("u/"), Some(first));
     bench.finish(first, true, b"").unwrap();
     assert_eq!(find("u/"), Some(second));
-    let gate = bench.engine.jobs().find_by_key_prefix(Origin::Gearman, b"w/").gate();
+    let gate = bench.engine.jobs().find_by_key_prefix(Origin::Gearman, b"w/", |_| true).gate();
     assert!(!bench.is_durable(gate), "that there is none is true only when all this is kept");
 }
 

@@ -1,6 +1,7 @@
 //! How far a job is.
 
 use bytes::Bytes;
+use spindle_access::{Role, Target};
 use spindle_core::Status;
 use spindle_core::address::from_gearman_handle;
 use spindle_core::job::Origin;
@@ -19,20 +20,22 @@ impl GearmanSession {
     }
 
     /// A unique is unique within a function only, and the question names no function: the first
-    /// function that has it is used.
-    pub(super) fn status_unique(&self, unique: &Bytes, out: &mut Outbox) {
+    /// function that has it and that the client may see is used.
+    pub(super) fn status_unique(&mut self, unique: &Bytes, out: &mut Outbox) {
         let progress = self.find_unique(unique, out);
         let status = shown(progress.as_ref());
         let clients = progress.map_or(0, |progress| progress.waiting as u64);
         reply(out, Response::StatusUnique { unique: &unique[..], status, clients });
     }
 
-    fn find_unique(&self, unique: &Bytes, out: &mut Outbox) -> Option<JobProgress> {
+    fn find_unique(&mut self, unique: &Bytes, out: &mut Outbox) -> Option<JobProgress> {
         if unique.is_empty() {
             return None;
         }
         let prefix = unique_prefix(unique);
-        let found = self.engine.jobs().find_by_key_prefix(Origin::Gearman, &prefix);
+        let login = &mut self.login;
+        let may_see = |queue: &[u8]| login.authorize(Role::Read, Target::Queue(queue)).is_ok();
+        let found = self.engine.jobs().find_by_key_prefix(Origin::Gearman, &prefix, may_see);
         let id = out.open(found)?;
         out.open(self.engine.waits().progress(JobRef::Id(id)))
     }

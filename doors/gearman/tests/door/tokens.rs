@@ -9,12 +9,12 @@ use spindle_core::job::Cause;
 use spindle_engine::Flow;
 use spindle_gearman::Options;
 use spindle_gearman::wire::draft::{self, JobKind, NewJob};
-use spindle_gearman::wire::{GrabKind, Request};
+use spindle_gearman::wire::{GrabKind, JobStatus, Request};
 use spindle_log::MemoryLog;
 use spindle_testkit::TokensFile;
 
 use crate::access::{auth, bytes_of};
-use crate::harness::{Bench, Line, id_of};
+use crate::harness::{Bench, Line, id_of, known};
 
 /// A server whose doors do not ask for tokens, and the file that says what tokens may do.
 fn asking(tokens: &TokensFile) -> (Access, Arc<Bench>) {
@@ -149,4 +149,31 @@ fn a_client_hears_nothing_more_of_a_job_that_was_moved_into_a_queue_of_others() 
             }
         }
     }
+}
+
+#[test]
+fn of_a_unique_the_first_job_is_told_that_the_client_may_see() {
+    let tokens = TokensFile::of_all_roles();
+    let (_, bench) = asking(&tokens);
+    let mut submitter = bench.open();
+    // In the order of their functions, the first and the last are of others.
+    for function in ["a", "mine.b", "mine.c", "z"] {
+        submitter.add(function, "u", "x");
+    }
+    let mut worker = bench.open();
+    worker.can_do("mine.b");
+    worker.take();
+    submitter.add("a", "of others", "x");
+    for (token, sees) in [("mine.read", known(true)), ("read", known(false))] {
+        let mut client = bench.open();
+        auth(&mut client, token);
+        assert_eq!(client.status_unique("u"), (sees, 0), "{token}");
+        let others = if token == "read" { known(false) } else { JobStatus::default() };
+        assert_eq!(client.status_unique("of others"), (others, 0), "{token}");
+        assert_eq!(client.status_unique("nobody's"), (JobStatus::default(), 0), "{token}");
+    }
+    let mut other = bench.open();
+    auth(&mut other, "mine.submit");
+    other.send(&Request::GetStatusUnique { unique: "u".into() });
+    assert_eq!(other.hear_error().0, "PERMISSION_DENIED");
 }
