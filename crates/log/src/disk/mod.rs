@@ -82,7 +82,7 @@ pub trait DiskFile: Send + Sync {
         self.sync()
     }
 
-    /// Makes an empty file `len` zeros long and claims the space for them at once, where the file
+    /// Makes a file `len` bytes long, with zeros behind what it has, and claims the space for them at once, where the file
     /// system can: `false` where it cannot, and then nothing was done. An error means that the space
     /// is not there.
     fn claim(&self, len: u64) -> io::Result<bool>;

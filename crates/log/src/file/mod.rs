@@ -58,9 +58,10 @@ pub struct FileLogOptions {
     /// When written records are made durable.
     pub sync: SyncPolicy,
     /// How long a segment file is: 4 KiB to 2 GiB. The first one of a new folder, and those made on
-    /// a disk that is nearly full, are shorter.
+    /// a disk that is nearly full, are shorter. One that begins with a record which does not fit is
+    /// longer, by that record.
     pub segment_bytes: u64,
-    /// The longest record to take. Lowered to what fits a segment.
+    /// The longest record to take, whatever `segment_bytes` is.
     pub record_bytes_max: u32,
     /// Whether threads prepare segments and sync. Without them the log does that work when it
     /// needs it, or in [`FileLog::maintain`], and is deterministic.

@@ -48,7 +48,8 @@ impl Sizes {
         let header = SEGMENT_HEADER_BYTES as u64;
         let largest = header + frame_bytes(options.record_bytes_max as usize) as u64;
         let segment_min = segment.min(FIRST_SEGMENT_BYTES.max(largest));
-        let fits = segment_min - header - FRAME_HEADER_BYTES as u64;
+        // A longer one has no place in a file whose offsets are u32.
+        let fits = SEGMENT_BYTES_MAX - header - FRAME_HEADER_BYTES as u64;
         Ok(Self {
             segment: segment as u32,
             segment_min: segment_min as u32,

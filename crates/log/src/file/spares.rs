@@ -11,6 +11,9 @@
 //! grows by large batches gets spares with their space claimed but not zeroed; so does one that grows faster than
 //! spares can be filled, since waiting would take longer than zeros save.
 //!
+//! A spare that is too short for the record that comes next is made longer before it is used, by as much as the record
+//! takes: behind the record there is then as much room as in any other segment, which may have to be the reserve.
+//!
 //! Where a spare cannot be prepared for another reason (no file descriptors, an error of the disk),
 //! the disk is not called full. What is left is a reserve all the same, because it is not known how long it has to
 //! last: a trim needs no new file, so changes that free space help here, too, and must find room. Preparing is tried
@@ -31,6 +34,7 @@ use crate::{
     contract::Space,
     disk::{Disk, DiskFile},
     folder::{Next, Rest, create_zeroed, filling_name, spare_name},
+    frame::SEGMENT_HEADER_BYTES,
 };
 
 /// Spares to keep: one to move on to, and one more when a trim gives it for nothing.
@@ -68,6 +72,8 @@ struct State {
     outlook: Outlook,
     /// How the last attempt ended, as the server's log says. A spare from a trim is no attempt.
     logged: Outlook,
+    /// The last attempt was to make a spare longer for a record that waits: the spares are no room for it.
+    is_short: bool,
     /// A thread waits for a spare that is being prepared.
     is_awaited: bool,
     /// Something changed that may have made room.
@@ -97,6 +103,7 @@ impl Spares {
             next_number,
             outlook: Outlook::Good,
             logged: Outlook::Good,
+            is_short: false,
             is_awaited: false,
             retry: false,
             stopping: false,
@@ -114,9 +121,10 @@ impl Spares {
     pub(super) fn space(&self) -> Space {
         let state = self.state.lock();
         match state.outlook {
-            Outlook::Full if state.ready.is_empty() => Space::ReserveOnly,
-            Outlook::Failing if state.ready.is_empty() => Space::CannotGrow,
-            _ => Space::Ample,
+            _ if !state.ready.is_empty() && !state.is_short => Space::Ample,
+            Outlook::Good => Space::Ample,
+            Outlook::Full => Space::ReserveOnly,
+            Outlook::Failing => Space::CannotGrow,
         }
     }
 
@@ -125,9 +133,14 @@ impl Spares {
         self.state.lock().ready.iter().map(|spare| u64::from(spare.capacity)).sum()
     }
 
-    /// Takes a spare: waits for the thread that prepares them, or prepares one here. `None` when
-    /// none can be prepared now.
-    pub(super) fn take(&self, disk: &dyn Disk, background: bool) -> Option<Spare> {
+    /// Takes a spare that has room for a frame of so many bytes: waits for the thread that prepares them, or prepares
+    /// one here. `None` when none can be prepared now, or made long enough.
+    pub(super) fn take(
+        &self,
+        disk: &dyn Disk,
+        background: bool,
+        frame_bytes: u32,
+    ) -> Option<Spare> {
         if !background {
             self.prepare_if_short(disk);
         }
@@ -137,13 +150,51 @@ impl Spares {
                 // The hurry was for this one.
                 self.hurry.store(false, Ordering::Relaxed);
                 self.changed.notify_all();
-                return Some(spare);
+                return self.fit(disk, &mut state, spare, frame_bytes);
             }
             if state.outlook != Outlook::Good || state.stopping || !background {
                 return None;
             }
             self.await_one(&mut state);
         }
+    }
+
+    /// Makes a spare longer if a frame does not fit into it.
+    fn fit(
+        &self,
+        disk: &dyn Disk,
+        state: &mut MutexGuard<'_, State>,
+        mut spare: Spare,
+        frame_bytes: u32,
+    ) -> Option<Spare> {
+        if SEGMENT_HEADER_BYTES as u32 + frame_bytes > spare.capacity {
+            let mut lengthened = MutexGuard::unlocked(state, || spare.lengthen(frame_bytes));
+            if matches!(&lengthened, Err(NotLengthened { error, .. }) if is_full(error)) {
+                // The record that waits needs the room more than another spare does.
+                let others = std::mem::take(&mut state.ready);
+                lengthened = MutexGuard::unlocked(state, || {
+                    for other in others {
+                        // Left behind, it is taken for a spare by the next opening.
+                        let _ = disk.remove(&other.name);
+                    }
+                    spare.lengthen(frame_bytes)
+                });
+            }
+            if let Err(NotLengthened { error, is_sound }) = lengthened {
+                if is_sound {
+                    state.ready.push(spare);
+                } else {
+                    let _ = disk.remove(&spare.name);
+                }
+                state.is_short = true;
+                state.note(disk, Some(&error));
+                return None;
+            }
+        }
+        if std::mem::take(&mut state.is_short) {
+            state.note(disk, None);
+        }
+        Some(spare)
     }
 
     /// Waits until it is known whether there is another segment to go on in.
@@ -272,15 +323,7 @@ impl Spares {
         let mut state = self.state.lock();
         self.hurry.store(false, Ordering::Relaxed);
         state.is_awaited = false;
-        state.outlook = match &prepared {
-            Ok(_) => Outlook::Good,
-            Err(error) if is_full(error) => Outlook::Full,
-            Err(_) => Outlook::Failing,
-        };
-        if state.outlook != state.logged && !state.stopping {
-            state.logged = state.outlook;
-            report(disk.folder(), state.outlook, prepared.as_ref().err());
-        }
+        state.note(disk, prepared.as_ref().err());
         state.ready.extend(prepared);
         self.changed.notify_all();
     }
@@ -305,6 +348,42 @@ impl Spares {
         let name = spare_name(number);
         disk.rename(&filling, &name)?;
         Ok(Spare { name, file, capacity })
+    }
+}
+
+impl State {
+    /// Notes how an attempt has ended.
+    fn note(&mut self, disk: &dyn Disk, error: Option<&io::Error>) {
+        self.outlook = match error {
+            None => Outlook::Good,
+            Some(error) if is_full(error) => Outlook::Full,
+            Some(_) => Outlook::Failing,
+        };
+        if self.outlook != self.logged && !self.stopping {
+            self.logged = self.outlook;
+            report(disk.folder(), self.outlook, error);
+        }
+    }
+}
+
+/// Why a spare is as short as before, and whether what it had is still as durable.
+struct NotLengthened {
+    error: io::Error,
+    is_sound: bool,
+}
+
+impl Spare {
+    /// Makes room for a frame of so many bytes besides what there is, as durable as the rest.
+    fn lengthen(&mut self, frame_bytes: u32) -> Result<(), NotLengthened> {
+        let capacity = self.capacity + frame_bytes;
+        let (from, upto) = (u64::from(self.capacity), u64::from(capacity));
+        let lengthened = self.file.claim(upto).and_then(|is_claimed| {
+            if is_claimed { Ok(()) } else { self.file.write_zeros(from, upto - from) }
+        });
+        lengthened.map_err(|error| NotLengthened { error, is_sound: true })?;
+        self.file.sync().map_err(|error| NotLengthened { error, is_sound: false })?;
+        self.capacity = capacity;
+        Ok(())
     }
 }
 

@@ -25,7 +25,7 @@ impl Shared {
             return Err(SubmitError::Conflict { at, next: tail.next });
         }
         if (tail.capacity.saturating_sub(tail.offset) as usize) < frame_bytes(bytes) {
-            self.move_on(&mut tail)?;
+            self.move_on(&mut tail, frame_bytes(bytes) as u32)?;
         }
         if tail.offset > tail.capacity / 2 && self.options.background {
             self.spares.await_outlook();
@@ -46,9 +46,9 @@ impl Shared {
         u64::from(tail.capacity.saturating_sub(tail.offset)) + self.spares.bytes()
     }
 
-    /// Plans to go on in a prepared segment; the flush opens it.
-    fn move_on(&self, tail: &mut Tail) -> Result<(), SubmitError> {
-        let spare = self.spares.take(&*self.disk, self.options.background);
+    /// Plans to go on in a prepared segment, with a frame of so many bytes; the flush opens it.
+    fn move_on(&self, tail: &mut Tail, frame_bytes: u32) -> Result<(), SubmitError> {
+        let spare = self.spares.take(&*self.disk, self.options.background, frame_bytes);
         let spare = spare.ok_or(SubmitError::Full)?;
         let (salt, first) = (self.disk.salt(), tail.next);
         tail.salt = salt;

@@ -8,7 +8,7 @@ use crate::quantity::{parse_duration, parse_size};
 pub(super) const PATIENCE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(24);
 
-/// `segment-size`: less would not hold the largest event, more is not addressed.
+/// `segment-size`: less would be mostly overhead, more is not addressed.
 pub(super) const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(2 << 30);
 
 /// `jobq-query-time`.

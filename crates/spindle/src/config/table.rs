@@ -265,7 +265,7 @@ pub const TABLE: &[Setting] = &[
     Setting::one("segment-size", "SIZE", "64MiB")
         .help(
             "The size of one log file, from 64KiB to 2GiB. Smaller files free disk space sooner \
-             and cost more syncs. The space of one file stays reserved for what must go on when \
+             and cost more syncs. A record that is longer than a file makes its file longer. The space of one file stays reserved for what must go on when \
              the disk is full.",
         )
         .apply(|config, text| {
