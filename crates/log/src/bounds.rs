@@ -4,6 +4,10 @@
 //! leaves the other one. It is never made longer, so that a trim needs no room on a full disk. All numbers are
 //! little-endian.
 //!
+//! Where only one slot is sound, a crash may have torn the other one, and then nothing was done yet that it would have
+//! allowed: the sound one is right. Or the other one has rotted, which was the newer one: then the sound one is
+//! outdated. It is believed as long as the folder does not contradict it.
+//!
 //! ```text
 //! file     | slot 0 (64), zeros up to 4096 | slot 1 (64), zeros up to 8192
 //!
@@ -58,6 +62,8 @@ pub(crate) struct BoundsFile {
     file: Arc<dyn DiskFile>,
     sequence: u64,
     pub(crate) bounds: Bounds,
+    /// The other slot is not sound, and it was written once.
+    pub(crate) is_alone: bool,
 }
 
 /// What a folder has of it.
@@ -132,11 +138,15 @@ impl BoundsFile {
     pub(crate) fn read(disk: &dyn Disk, name: &str, write: bool) -> Result<Found, OpenError> {
         let file = disk.open(name, write).map_err(OpenError::failed(disk, "open", name))?;
         let mut newest: Option<(u64, Bounds)> = None;
+        let mut unsound: Option<[u8; SLOT_BYTES]> = None;
         for slot in 0..SLOTS {
             let mut bytes = [0; SLOT_BYTES];
             file.read_at(&mut bytes, slot * SLOT_STEP)
                 .map_err(OpenError::failed(disk, "read", name))?;
-            let Some((sequence, version, bounds)) = Bounds::decode(&bytes) else { continue };
+            let Some((sequence, version, bounds)) = Bounds::decode(&bytes) else {
+                unsound = Some(bytes);
+                continue;
+            };
             if version != VERSION {
                 let path = path(disk, name);
                 return Err(OpenError::NewerVersion { path, found: version, supported: VERSION });
@@ -147,7 +157,12 @@ impl BoundsFile {
         }
         Ok(match newest {
             None => Found::Damaged,
-            Some((sequence, bounds)) => Found::Sound(Self { file, sequence, bounds }),
+            Some((sequence, bounds)) => {
+                // The second slot of a new file is zeros until the first change.
+                let is_new = |bytes: [u8; SLOT_BYTES]| sequence == 0 && bytes == [0; SLOT_BYTES];
+                let is_alone = unsound.is_some_and(|bytes| !is_new(bytes));
+                Found::Sound(Self { file, sequence, bounds, is_alone })
+            }
         })
     }
 
@@ -161,7 +176,7 @@ impl BoundsFile {
         // The name comes when the bytes are there: a file of that name without a sound slot is damage.
         let filling = filling_name(u64::MAX);
         let file = disk.create(&filling)?;
-        let created = Self { file, sequence: 0, bounds };
+        let created = Self { file, sequence: 0, bounds, is_alone: false };
         let made = created.fill().and_then(|()| disk.rename(&filling, BOUNDS_FILE));
         if let Err(error) = made {
             // The next opening would remove it anyway, but its space may be needed now.

@@ -26,7 +26,7 @@ pub(crate) struct Survey {
     pub(crate) kept: Kept,
     /// Segments that a crash during a trim has left.
     pub(crate) trimmed: Vec<String>,
-    /// Where the log must begin and end; none in a folder of an older release.
+    /// Where the log must begin and end; none in a folder of an older release, or where that is damaged.
     pub(crate) bounds: Option<BoundsFile>,
     pub(crate) damage: Option<Damage>,
 }
@@ -122,7 +122,13 @@ pub(crate) fn survey(
     foreign.sort_unstable();
     let found = BoundsFile::find(disk, manner.write)?;
     let is_there = !matches!(found, Found::Missing);
-    let bounds = if let Found::Sound(file) = found { Some(file) } else { None };
+    let mut bounds = if let Found::Sound(file) = found { Some(file) } else { None };
+    let lacks = |said: Bounds| {
+        !firsts.contains(&said.first) && firsts.iter().any(|first| *first > said.first)
+    };
+    if bounds.as_ref().is_some_and(|file| file.is_alone && lacks(file.bounds)) {
+        bounds = None;
+    }
     let said = bounds.as_ref().map(|file| file.bounds);
     let left = said.map_or(0, |said| firsts.partition_point(|first| *first < said.first));
     let trimmed = firsts.drain(..left).map(segment_name).collect();
@@ -146,7 +152,10 @@ pub(crate) fn survey(
     if let (None, Some(said), Some(last)) = (&damage, said, segments.last())
         && !manner.faults.end_unchecked
     {
-        damage = end_missed(said, last).map(|reason| last.damage(reason));
+        match end_missed(said, last) {
+            Some(_) if bounds.as_ref().is_some_and(|file| file.is_alone) => bounds = None,
+            missed => damage = missed.map(|reason| last.damage(reason)),
+        }
     }
     if let (true, false, Some(first)) = (firsts.is_empty(), is_there, kept.first()) {
         let reason = "a repair was interrupted that has taken away all segments";

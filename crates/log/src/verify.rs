@@ -40,6 +40,9 @@ pub struct VerifyReport {
     /// The last server was stopped in order, and the log ends where it ended then.
     pub ended_in_order: bool,
     /// The first record that should be there and is not.
+    /// One of the two copies of where the log must begin and end is damaged; the other one fits the log. A crash may do
+    /// that, and the next start writes it again.
+    pub bounds_copy_damaged: bool,
     pub damage: Option<Damage>,
     /// Records of which parts that carry their own checksum are damaged. They count as records: a
     /// server starts with them, and their writer knows what the damage means.
@@ -184,4 +187,6 @@ fn describe(report: &mut VerifyReport, found: &Survey) {
     report.next = found.segments.last().map(Surveyed::next).or(start).unwrap_or_default();
     let said = found.bounds.as_ref().map(|file| file.bounds);
     report.ended_in_order = found.damage.is_none() && said.is_some_and(|said| said.end.is_some());
+    let is_alone = found.bounds.as_ref().is_some_and(|file| file.is_alone);
+    report.bounds_copy_damaged = found.damage.is_none() && is_alone;
 }

@@ -359,6 +359,90 @@ fn bounds_that_rot_are_noticed() {
     assert!(disk.contents("bounds").is_some());
 }
 
+const ROTTEN: &str = "it no longer says where the log must begin and end";
+
+/// Damages the slot of the file that was written last, or the other one.
+fn damage_slot(disk: &SimDisk, newest: bool, damage: impl Fn(&mut [u8])) {
+    let mut bytes = disk.contents("bounds").expect("bounds");
+    let sequence = |at: usize| u64::from_le_bytes(bytes[at + 16..at + 24].try_into().expect("8"));
+    let at = if (sequence(0) > sequence(4096)) == newest { 0 } else { 4096 };
+    damage(&mut bytes[at..at + 64]);
+    disk.put("bounds", bytes);
+}
+
+/// How slots rot: a bit here and there, or all of them.
+const ROT: [fn(&mut [u8]); 3] = [|slot| slot[20] ^= 1, |slot| slot[0] ^= 0x80, |slot| slot.fill(0)];
+
+/// A copy of what was noted before the last change says less than the folder has.
+#[test]
+fn an_outdated_slot_is_not_believed_when_the_newer_one_rots() {
+    type Prepare = fn() -> SimDisk;
+    let cases: [(&str, Prepare); 3] = [
+        ("trimmed", || folder(false)),
+        ("trimmed, begun anew and trimmed", || {
+            let disk = folder(false);
+            let log = open(&disk);
+            append_numbered(&log, 30, 100);
+            log.trim_before(log.segment_end_before(log.first()).expect("closed")).expect("trimmed");
+            drop(log);
+            disk
+        }),
+        ("gone on after an orderly end", || {
+            let disk = SimDisk::new(1);
+            let log = open(&disk);
+            append_numbered(&log, 3, 100);
+            log.end().expect("ended");
+            append_numbered(&log, 1, 100);
+            drop(log);
+            disk
+        }),
+    ];
+    for ((case, prepare), rot) in cases.iter().flat_map(|case| ROT.map(|rot| (case, rot))) {
+        let disk = prepare();
+        let report = verify(&disk, false);
+        assert!(report.is_sound() && !report.bounds_copy_damaged, "{case}");
+        damage_slot(&disk, true, rot);
+        assert_eq!(refusal(&disk), (report.next, ROTTEN), "{case}");
+        assert_eq!(repair(&disk), (vec![], vec![]), "{case}");
+        check_numbered(&open(&disk), report.first.0, report.next.0, 100);
+    }
+}
+
+/// A crash that tears a slot leaves a folder that the other one fits: the torn one is only noted, and written again.
+#[test]
+fn a_slot_that_the_folder_does_not_contradict_is_enough() {
+    for (in_order, rot) in [false, true].iter().flat_map(|it| ROT.map(|rot| (*it, rot))) {
+        let disk = folder(in_order);
+        // The start writes both slots anew, and both say the same.
+        drop(open(&disk));
+        let report = verify(&disk, false);
+        for newest in [true, false] {
+            damage_slot(&disk, newest, rot);
+            let found = verify(&disk, false);
+            assert!(found.is_sound() && found.bounds_copy_damaged);
+            assert_eq!((found.first, found.next), (report.first, report.next));
+            check_numbered(&open(&disk), report.first.0, report.next.0, 100);
+            drop(open(&disk));
+            assert!(!verify(&disk, false).bounds_copy_damaged);
+        }
+        // What is missing is still missed.
+        damage_slot(&disk, false, rot);
+        let last = segments(&disk).pop().expect("a segment");
+        remove(&disk, &last);
+        assert_eq!(refusal(&disk).1, ROTTEN);
+    }
+}
+
+/// The second slot of a file is zeros until the first change: it has not rotted.
+#[test]
+fn the_bounds_of_a_new_log_have_one_slot() {
+    let disk = SimDisk::new(1);
+    append_numbered(&open(&disk), 3, 100);
+    assert!(!verify(&disk, false).bounds_copy_damaged);
+    remove(&disk, &segments(&disk)[0]);
+    assert_eq!(refusal(&disk), (Position(0), "the oldest segment is missing"));
+}
+
 const BOUNDS_MISSED: &str =
     "it is missing, and only it knew whether segments are missing before the first one here";
 

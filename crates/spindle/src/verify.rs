@@ -217,6 +217,10 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     row("bytes", report.bytes.to_string());
     let ended = if report.ended_in_order { "in order" } else { "by a crash, or not known" };
     row("ended", ended.to_owned());
+    if report.bounds_copy_damaged {
+        let text = "one of its two copies is damaged, the other one fits the log";
+        row("bounds", format!("{text}; the next start writes it again"));
+    }
     contents.rows(&mut row);
     for record in &report.damaged_parts {
         let (file, offset, position) = (&record.file, record.offset, record.position);
@@ -342,6 +346,7 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
             "offset": tail.offset,
             "position": tail.position.0,
             "bytes": tail.bytes,
+        "bounds_copy_damaged": report.bounds_copy_damaged,
             "whole_records": tail.whole_records,
         })),
         "dropped": contents.dropped.json(),
