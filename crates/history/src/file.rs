@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -43,12 +44,20 @@ pub enum FileError {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
     folder: Option<PathBuf>,
+    /// Which folder stood there at the beginning.
+    identity: Option<(u64, u64)>,
+}
+
+/// The device and the number of a folder, if there is one.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl File {
     /// The file in a data folder; without a folder, nothing is kept.
     pub fn new(folder: Option<PathBuf>) -> File {
-        File { folder }
+        let identity = folder.as_deref().and_then(identity);
+        File { folder, identity }
     }
 
     /// Whether there is a place to keep it.
@@ -83,9 +92,14 @@ impl File {
         }
     }
 
-    /// Writes it. If that fails, a later write makes up for it.
+    /// Writes it. If that fails, a later write makes up for it. Nothing is written into a folder that has replaced the
+    /// one of the beginning: it may be another server's, or is to stay empty.
     pub fn save(&self, book: &Book) {
         let Some(folder) = &self.folder else { return };
+        if identity(folder) != self.identity {
+            tracing::debug!("the history of the charts is not written: the folder is another one");
+            return;
+        }
         let fresh = folder.join(NAME).with_extension("new");
         let written = fs::write(&fresh, framed(&book.encode()))
             .and_then(|()| fs::rename(&fresh, folder.join(NAME)));

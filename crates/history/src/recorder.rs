@@ -148,6 +148,11 @@ impl Keeper {
         if !self.file.is_kept() {
             return;
         }
+        // The folder may have been taken away, and its path be another server's.
+        if self.engine.failure().is_some() {
+            tracing::debug!("the history of the charts is not written: the engine has failed");
+            return;
+        }
         // The rest of a full disk is for the log.
         if self.engine.observe().gauges().is_disk_full {
             tracing::debug!("the history of the charts is not written: the disk is full");

@@ -122,6 +122,22 @@ fn nothing_is_acknowledged_once_the_folder_is_another_one() {
     }
 }
 
+/// A copy of hard links has the same lock file, and is another folder: new segments would not come into it.
+#[test]
+fn a_copy_of_hard_links_is_another_folder() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let [data, old] = ["data", "old"].map(|name| parent.path().join(name));
+    let log = open_dir(&data);
+    append_numbered(&log, 3, 100);
+    fs::rename(&data, &old).expect("moved");
+    fs::create_dir(&data).expect("made");
+    for name in names(&old) {
+        fs::hard_link(old.join(&name), data.join(&name)).expect("linked");
+    }
+    let said = lost(&log, SyncPolicy::Always);
+    assert!(said.contains("the folder was moved, removed or replaced"), "{said}");
+}
+
 #[test]
 fn an_idle_log_says_so_when_it_is_asked() {
     let parent = tempfile::tempdir().expect("a directory");

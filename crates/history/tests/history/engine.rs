@@ -135,3 +135,37 @@ fn where_nothing_can_be_written_the_server_goes_on() {
     drop(recorder);
     assert!(!gone.exists());
 }
+
+/// Another folder stands at the path: it may be another server's, or is to stay empty.
+#[test]
+fn nothing_is_written_into_a_folder_that_replaced_the_own_one() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let [data, old] = ["data", "old"].map(|name| parent.path().join(name));
+    fs::create_dir(&data).expect("made");
+    let at = open(START_MS);
+    let recorder = start(&at, &data);
+    fs::rename(&data, &old).expect("moved");
+    fs::create_dir(&data).expect("made");
+    drop(recorder);
+    for folder in [&data, &old] {
+        assert_eq!(fs::read_dir(folder).expect("readable").count(), 0, "{}", folder.display());
+    }
+}
+
+/// A log that has failed may have lost its folder.
+#[test]
+fn nothing_is_written_once_the_engine_has_failed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = spindle_testkit::disk::SimDisk::new(1);
+    let options = spindle_log::FileLogOptions { background: false, ..Default::default() };
+    let log = spindle_log::FileLog::open(Arc::new(disk.clone()), options).expect("a new log");
+    let at = ManualEngine::open(Arc::new(log), START_MS, Options::default());
+    let recorder = start(&at, folder.path());
+    disk.take_away();
+    let job = new_job(submit_to("mail", Origin::Api), b"x");
+    drop(at.engine.jobs().submit(job));
+    at.engine.commit_once();
+    assert!(at.engine.failure().is_some());
+    drop(recorder);
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
+}

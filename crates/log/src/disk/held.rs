@@ -22,10 +22,11 @@ use super::{Hold, LOCK_FILE, LockError, real::FILE_MODE};
 /// The directory's lock keeps others out even when the lock file is removed or replaced; some network file systems have
 /// no locks for directories, and there the file's lock has to be enough.
 pub(super) struct HeldFolder {
-    folder: File,
     _folder_lock: Option<Flock<File>>,
     _file_lock: Flock<File>,
     folder_path: CString,
+    /// What the folder's path must lead to. The lock file alone does not tell: it may be linked into another folder.
+    folder_stat: FileStat,
     file_path: CString,
     /// What the lock file's path must lead to.
     file_stat: FileStat,
@@ -56,7 +57,7 @@ impl HeldFolder {
         let c_path =
             |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
         let held = Self {
-            folder: folder.try_clone()?,
+            folder_stat: fstat(folder).map_err(io::Error::from)?,
             _folder_lock: folder_lock,
             file_stat: fstat(file.as_fd()).map_err(io::Error::from)?,
             _file_lock: file,
@@ -67,17 +68,17 @@ impl HeldFolder {
         Ok(held)
     }
 
-    /// What has changed, when the lock file's path does not lead to the one that is locked.
-    fn lost(&self, found: Result<FileStat, Errno>) -> io::Error {
-        let there = match (stat(&*self.folder_path), fstat(&self.folder)) {
-            (Ok(there), Ok(own)) => is_same(&there, &own),
-            _ => false,
-        };
-        let text = match found {
-            Err(errno @ (Errno::EACCES | Errno::EIO | Errno::ENOMEM)) => return errno.into(),
-            _ if !there => "the folder was moved, removed or replaced",
-            Err(_) => "its lock file was removed",
-            Ok(_) => "its lock file was replaced",
+    /// What has changed, when the paths do not lead to the folder and the lock file that are locked.
+    fn lost(folder: Result<bool, Errno>, file: Result<bool, Errno>) -> io::Error {
+        let text = match (folder, file) {
+            (_, Err(errno)) | (Err(errno), _)
+                if matches!(errno, Errno::EACCES | Errno::EIO | Errno::ENOMEM) =>
+            {
+                return errno.into();
+            }
+            (Ok(true), Err(_)) => "its lock file was removed",
+            (Ok(true), Ok(_)) => "its lock file was replaced",
+            _ => "the folder was moved, removed or replaced",
         };
         io::Error::other(format!("{text}; another server may be at work on it"))
     }
@@ -85,9 +86,11 @@ impl HeldFolder {
 
 impl Hold for HeldFolder {
     fn check(&self) -> io::Result<()> {
-        match stat(&*self.file_path) {
-            Ok(found) if is_same(&found, &self.file_stat) => Ok(()),
-            found => Err(self.lost(found)),
+        let is_own = |path: &CString, own| stat(&**path).map(|found| is_same(&found, own));
+        let folder = is_own(&self.folder_path, &self.folder_stat);
+        match (folder, is_own(&self.file_path, &self.file_stat)) {
+            (Ok(true), Ok(true)) => Ok(()),
+            (folder, file) => Err(Self::lost(folder, file)),
         }
     }
 }

@@ -118,7 +118,7 @@ pub trait Hold: Send + Sync + 'static {
     /// Whether the folder at the path is still the one that is held, and its lock file the one that is locked. If not,
     /// another process may have that folder, or this one's files may be gone: an error that says what has changed.
     ///
-    /// It is asked before each acknowledgement, so it takes about a microsecond.
+    /// It is asked before each acknowledgement, so it takes a microsecond or two.
     fn check(&self) -> io::Result<()>;
 }
 
