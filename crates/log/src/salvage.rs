@@ -293,7 +293,10 @@ pub(crate) fn list_dropped(
     }
     let said = found.bounds.as_ref().filter(|_| found.damage.is_some());
     let known = said.map(|file| file.bounds.reached).max(found.kept.known);
-    let known = known.max(tail.map(|tail| tail.position.next()));
+    // Behind the end of an orderly stop there was no record that anybody had begun to write.
+    let has_ended = found.bounds.as_ref().is_some_and(|file| file.bounds.end.is_some());
+    let torn = tail.filter(|_| !has_ended);
+    let known = known.max(torn.map(|tail| tail.position.next()));
     listing.gap(known.unwrap_or_default());
     Ok(())
 }

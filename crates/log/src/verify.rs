@@ -34,15 +34,16 @@ pub struct VerifyReport {
     pub records: u64,
     /// How many bytes they take, framing included.
     pub bytes: u64,
-    /// What a crash left behind the end of the log. The next start removes it. With `--sync always` none of it was
-    /// acknowledged.
+    /// What is behind the end of the log: what a crash left there or, when the log was ended in order, bytes that no
+    /// server wrote. The next start removes it. With `--sync always` none of what a crash left was acknowledged, unless
+    /// the last record has rotted since: that looks the same.
     pub tail: Option<TornTail>,
     /// The last server was stopped in order, and the log ends where it ended then.
     pub ended_in_order: bool,
-    /// The first record that should be there and is not.
     /// One of the two copies of where the log must begin and end is damaged; the other one fits the log. A crash may do
     /// that, and the next start writes it again.
     pub bounds_copy_damaged: bool,
+    /// The first record that should be there and is not.
     pub damage: Option<Damage>,
     /// Records of which parts that carry their own checksum are damaged. They count as records: a
     /// server starts with them, and their writer knows what the damage means.
@@ -186,7 +187,7 @@ fn describe(report: &mut VerifyReport, found: &Survey) {
     report.first = found.segments.first().map(|s| s.header.first).or(start).unwrap_or_default();
     report.next = found.segments.last().map(Surveyed::next).or(start).unwrap_or_default();
     let said = found.bounds.as_ref().map(|file| file.bounds);
-    report.ended_in_order = found.damage.is_none() && said.is_some_and(|said| said.end.is_some());
     let is_alone = found.bounds.as_ref().is_some_and(|file| file.is_alone);
     report.bounds_copy_damaged = found.damage.is_none() && is_alone;
+    report.ended_in_order = found.damage.is_none() && said.is_some_and(|said| said.end.is_some());
 }

@@ -229,7 +229,7 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     }
     contents.damaged_rows(&mut row);
     if let Some(tail) = &report.tail {
-        row("tail", tail_text(tail));
+        row("tail", tail_text(tail, report.ended_in_order));
     }
     if let Some(damage) = &report.damage {
         let (file, offset, position) = (&damage.file, damage.offset, damage.position);
@@ -269,9 +269,14 @@ fn rows(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Rows {
     rows
 }
 
-fn tail_text(tail: &TornTail) -> String {
+fn tail_text(tail: &TornTail, ended_in_order: bool) -> String {
     let TornTail { file, offset, bytes, whole_records, .. } = tail;
-    let text = "that a server had not finished writing; the next start removes them";
+    let text = if ended_in_order {
+        "behind the end that the last stop recorded, so they are no part of the log; the next start \
+         removes them"
+    } else {
+        "that a server had not finished writing; the next start removes them"
+    };
     format!(
         "{file} from byte {offset}: {bytes} bytes, {whole_records} whole records in them, {text}"
     )
@@ -341,12 +346,12 @@ fn object(report: &VerifyReport, verdict: Verdict, contents: &Contents) -> Value
         "next": report.next.0,
         "bytes": report.bytes,
         "ended_in_order": report.ended_in_order,
+        "bounds_copy_damaged": report.bounds_copy_damaged,
         "tail": report.tail.as_ref().map(|tail| json!({
             "file": tail.file,
             "offset": tail.offset,
             "position": tail.position.0,
             "bytes": tail.bytes,
-        "bounds_copy_damaged": report.bounds_copy_damaged,
             "whole_records": tail.whole_records,
         })),
         "dropped": contents.dropped.json(),

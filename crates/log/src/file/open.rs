@@ -211,11 +211,8 @@ fn cut_tail_and_sync(disk: &dyn Disk, found: &Survey, zero_tail: bool) -> Result
         let failed = |operation| OpenError::failed(disk, operation, &last.name);
         let tail = torn_tail(last).map_err(failed("read"))?;
         zero(&*last.file, (last.end, last.file_bytes)).map_err(failed("cut the tail of"))?;
-        if let Some(TornTail { file, offset, position, bytes, whole_records }) = tail {
-            tracing::warn!(
-                file, offset, bytes, whole_records, %position,
-                "the server before this one was not stopped in order: cut what it had not finished writing"
-            );
+        if let Some(tail) = tail {
+            report_cut(tail, has_ended(found));
         }
     }
     if let Some(last) = segments.last() {
@@ -229,6 +226,27 @@ fn cut_tail_and_sync(disk: &dyn Disk, found: &Survey, zero_tail: bool) -> Result
         segment.file.sync().map_err(OpenError::failed(disk, "sync", &segment.name))?;
     }
     disk.sync_folder().map_err(OpenError::failed(disk, "sync the folder", ""))
+}
+
+/// Whether the bounds say that the last server was stopped in order.
+fn has_ended(found: &Survey) -> bool {
+    found.bounds.as_ref().is_some_and(|file| file.bounds.end.is_some())
+}
+
+fn report_cut(tail: TornTail, has_ended: bool) {
+    let TornTail { file, offset, position, bytes, whole_records } = tail;
+    if has_ended {
+        // No server was writing then: something else wrote them, or they have rotted.
+        tracing::warn!(
+            file, offset, bytes, whole_records, %position,
+            "bytes behind the end that the last stop recorded are no part of the log: cut them"
+        );
+    } else {
+        tracing::warn!(
+            file, offset, bytes, whole_records, %position,
+            "the server before this one was not stopped in order: cut what it had not finished writing"
+        );
+    }
 }
 
 /// A process that ended because a sync failed leaves pages that the system calls clean and that are
@@ -247,7 +265,7 @@ fn assemble(
     (spares, next_number): (Vec<Spare>, u64),
     lock: crate::disk::FolderLock,
 ) -> Shared {
-    let ended = found.bounds.as_ref().is_some_and(|file| file.bounds.end.is_some());
+    let ended = has_ended(&found);
     let mut segments = VecDeque::with_capacity(found.segments.len());
     let (mut next, mut last_crc) = (Position(0), 0);
     let mut kept_bytes = 0;

@@ -216,3 +216,59 @@ fn a_cut_tail_is_reported_with_how_much_it_was() {
         (&json!(true), &Value::Null)
     );
 }
+
+#[test]
+fn bytes_behind_an_orderly_end_are_no_crashs() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["add", "mail", "is there"]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    let segment = segment(&data);
+    let mut bytes = fs::read(&segment).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end + 1000] = 1;
+    fs::write(&segment, bytes).unwrap();
+    let report = object(&data, 0);
+    assert_eq!((&report["ended_in_order"], &report["dropped"]), (&json!(true), &json!([])));
+    let rows = stdout(&spindle(&["verify", &data]).unwrap());
+    let tail = rows.lines().find(|line| line.starts_with("tail\t")).unwrap();
+    assert!(tail.contains("behind the end that the last stop recorded"), "{tail}");
+
+    let mut server = Program::start(
+        Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .args(["serve", "--workq", "127.0.0.1:0", "--gearman", "off", "--http", "off"])
+            .args(["--jobd-master", "off", "--data", &data])
+            .stderr(Stdio::piped()),
+    );
+    let said = Said::by(server.stderr.take().unwrap());
+    let line = said.await_line("no part of the log: cut them");
+    assert!(line.contains(" WARN ") && line.contains("last stop recorded"), "{line}");
+    server.ask_to_end();
+    assert!(server.await_end().success());
+    assert_eq!(object(&data, 0)["tail"], Value::Null);
+}
+
+#[test]
+fn a_rotten_copy_of_the_bounds_is_named() {
+    let (_folder, data) = data();
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    served.spindle(&["add", "mail", "is there"]).assert().success();
+    assert_eq!(served.end().code(), Some(0));
+    assert_eq!(object(&data, 0)["bounds_copy_damaged"], json!(false));
+    let bounds = format!("{data}/bounds");
+    let mut bytes = fs::read(&bounds).unwrap();
+    let sequence = |at: usize| u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap());
+    let older = if sequence(0) < sequence(4096) { 0 } else { 4096 };
+    bytes[older + 40] ^= 4;
+    fs::write(&bounds, bytes).unwrap();
+    let report = object(&data, 0);
+    assert_eq!(
+        (&report["verdict"], &report["bounds_copy_damaged"]),
+        (&json!("sound"), &json!(true))
+    );
+    let rows = stdout(&spindle(&["verify", &data]).unwrap());
+    assert!(rows.contains("bounds\tone of its two copies is damaged"), "{rows}");
+    let mut served = serve(&["--workq", "127.0.0.1:0", "--data", &data]);
+    assert_eq!(served.end().code(), Some(0));
+    assert_eq!(object(&data, 0)["bounds_copy_damaged"], json!(false));
+}
