@@ -69,6 +69,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    signals::let_long_files_fail();
     let cli = Cli::parse();
     let code = match run(cli.command) {
         Ok(code) => code,

@@ -1,8 +1,9 @@
 //! SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once.
-//! SIGHUP asks a server to read files anew.
+//! SIGHUP asks a server to read files anew. SIGXFSZ ends nothing.
 
 use std::{io, process, thread};
 
+use nix::sys::signal::{SigSet, Signal as Number};
 use tokio::{
     runtime::Builder,
     select,
@@ -29,6 +30,14 @@ impl Ending {
     pub fn code(self) -> i32 {
         128 + self.number
     }
+}
+
+/// A write beyond the longest file that the process may have fails from now on, and is reported like any other. The
+/// signal for it, SIGXFSZ, would end the process without a word. Called before there are other threads, which inherit
+/// this.
+pub fn let_long_files_fail() {
+    // It fails for no signal that there is; without it, the process ends as it would have.
+    let _ = SigSet::from(Number::SIGXFSZ).thread_block();
 }
 
 /// Watches for signals from now on. Calls `first` at the first one; at the second calls `second`

@@ -7,7 +7,7 @@ use spindle_testkit::{Certificates, write_script};
 use spindle_tls::ServerFiles;
 
 use crate::{
-    fake_workq::{spindle, stdout},
+    fake_workq::{spindle, stderr, stdout},
     native::{object, output_of, served},
     serve::{data, segment},
 };
@@ -160,6 +160,28 @@ fn a_certificate_that_has_expired_is_wrong() {
         assert_eq!(ended, code, "{found:?}");
         has(&found, "certificate", verdict, part);
     }
+}
+
+/// The longest file that the process may have is shorter than what is written to measure the disk, and than a segment:
+/// that is said, by the server, too, and no signal ends it before.
+#[test]
+fn a_limit_on_files_lengths_ends_nothing_without_a_word() {
+    let (folder, data) = data();
+    let program = folder.path().join("short");
+    // Blocks of 512 or 1,024 bytes.
+    let script =
+        format!("#!/bin/sh\nulimit -f 1000\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_spindle"));
+    write_script(&program, &script);
+    fs::create_dir_all(&data).unwrap();
+    let output = Command::new(&program).args(["doctor", "--json", "--data", &data]).output();
+    let output = output.unwrap();
+    let found: Vec<Value> = stdout(&output).lines().map(object).collect();
+    assert_eq!(output.status.code(), Some(1), "{found:?}");
+    has(&found, "file-size", "wrong", "a segment has 67108864");
+    has(&found, "disk-speed", "wrong", "File too large");
+    let output = Command::new(&program).args(["serve", "--data", &data]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
 }
 
 #[test]
