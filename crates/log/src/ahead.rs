@@ -77,6 +77,7 @@ impl Reader {
                     return;
                 }
             }
+            file.settle();
         }
     }
 }

@@ -82,8 +82,12 @@ pub trait DiskFile: Send + Sync {
         self.sync()
     }
 
-    /// Makes a file `len` bytes long, with zeros behind what it has, and claims the space for them at once, where the file
-    /// system can: `false` where it cannot, and then nothing was done. An error means that the space
+    /// Closes what only [`read_once`](Self::read_once) and [`append_durably`](Self::append_durably) need, until they
+    /// are called again: files that are kept open for reading are many, and descriptors are not.
+    fn settle(&self) {}
+
+    /// Makes a file `len` bytes long, with zeros behind what it has, and claims the space for them at once, where the
+    /// file system can: `false` where it cannot, and then nothing was done. An error means that the space
     /// is not there.
     fn claim(&self, len: u64) -> io::Result<bool>;
 

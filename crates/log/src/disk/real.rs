@@ -6,7 +6,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use nix::{
@@ -15,6 +15,7 @@ use nix::{
     sys::stat::{Mode, mkdirat},
     unistd::{UnlinkatFlags, unlinkat},
 };
+use parking_lot::Mutex;
 
 use super::{
     Disk, DiskFile, FolderLock, LockError, direct::DirectFile, held::HeldFolder, write_zeros,
@@ -148,18 +149,30 @@ impl Disk for RealDisk {
 
 struct RealFile {
     file: File,
-    /// Opened when it is first needed; `None` if direct access is not available, or not wanted.
-    direct: OnceLock<Option<DirectFile>>,
+    direct: Mutex<Direct>,
+}
+
+/// The second handle of a file, for direct access.
+enum Direct {
+    /// Opened when it is first needed, and again after [`DiskFile::settle`].
+    Closed,
+    Open(Arc<DirectFile>),
+    /// Not available, or not wanted.
+    Without,
 }
 
 impl RealFile {
     fn new(file: File, direct: bool) -> Self {
-        let direct = if direct { OnceLock::new() } else { OnceLock::from(None) };
-        Self { file, direct }
+        Self { file, direct: Mutex::new(if direct { Direct::Closed } else { Direct::Without }) }
     }
 
-    fn direct(&self) -> Option<&DirectFile> {
-        self.direct.get_or_init(|| DirectFile::open(&self.file)).as_ref()
+    fn direct(&self) -> Option<Arc<DirectFile>> {
+        let mut direct = self.direct.lock();
+        if let Direct::Closed = *direct {
+            let opened = DirectFile::open(&self.file);
+            *direct = opened.map_or(Direct::Without, |file| Direct::Open(Arc::new(file)));
+        }
+        if let Direct::Open(file) = &*direct { Some(file.clone()) } else { None }
     }
 }
 
@@ -205,6 +218,13 @@ impl DiskFile for RealFile {
         }
         self.write_at(bytes, offset)?;
         self.sync()
+    }
+
+    fn settle(&self) {
+        let mut direct = self.direct.lock();
+        if let Direct::Open(_) = *direct {
+            *direct = Direct::Closed;
+        }
     }
 
     fn claim(&self, len: u64) -> io::Result<bool> {

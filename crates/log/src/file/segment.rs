@@ -52,8 +52,9 @@ impl Segment {
         index.end = end;
     }
 
-    /// No frame follows: gives back the room the index kept for more.
+    /// No frame follows: gives back the room the index kept for more, and what only appends need of the file.
     pub(super) fn close(&self) {
+        self.file.settle();
         self.index.write().spots.shrink_to_fit();
     }
 
