@@ -17,7 +17,7 @@ use crate::{
     contract::{Position, Stored},
     disk::{Disk, DiskFile, FolderLock},
     faults::Faults,
-    folder::{FileKind, OpenError, file_kind, segment_name},
+    folder::{FileKind, OpenError, file_kind, lock_to_read, segment_name},
     frame::{
         BadHeader, FORMAT_VERSION, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader, encode_frame,
     },
@@ -147,7 +147,7 @@ pub fn begin_bounds(disk: &dyn Disk, segments: &[&SegmentFacts]) -> io::Result<(
 pub struct StillLog {
     /// Its segments, oldest first.
     pub segments: Vec<SegmentReader>,
-    _lock: FolderLock,
+    _lock: Option<FolderLock>,
 }
 
 impl StillLog {
@@ -158,7 +158,7 @@ impl StillLog {
         if !names.iter().any(|name| matches!(file_kind(name), FileKind::Segment(_))) {
             return Err(OpenError::NoLog { folder: disk.folder() });
         }
-        let lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
+        let lock = lock_to_read(disk)?;
         let manner = Manner { write: false, faults: Faults::default(), parts_of };
         let mut found = survey(disk, manner, &mut |_| {})?;
         if let Some(damage) = found.damage.take() {

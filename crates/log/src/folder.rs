@@ -12,7 +12,7 @@ use crate::{
     bounds::BOUNDS_FILE,
     contract::Position,
     copy::RESTORING_FILE,
-    disk::{Disk, DiskFile, LOCK_FILE, LockError},
+    disk::{Disk, DiskFile, FolderLock, LOCK_FILE, LockError},
     frame::SegmentHeader,
     survey::Damage,
 };
@@ -180,6 +180,17 @@ pub(crate) fn asides(names: &[String]) -> Vec<String> {
     kept.sort_unstable();
     kept.dedup();
     kept
+}
+
+/// Takes a folder that is only read. On a read-only file system no server can be at work on it, and no lock file can be
+/// made: there it needs no lock.
+pub(crate) fn lock_to_read(disk: &dyn Disk) -> Result<Option<FolderLock>, OpenError> {
+    match disk.lock() {
+        Err(LockError::Failed(error)) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            Ok(None)
+        }
+        taken => taken.map(Some).map_err(|error| OpenError::not_taken(disk, error)),
+    }
 }
 
 const FILL_BYTES: usize = 256 * 1024;

@@ -1,13 +1,13 @@
 //! Reads a folder and says whether the log in it is sound: `spindle verify DIR [--repair]`.
 //!
-//! Verifying takes the folder's lock: a running server is just writing the end of the log. It
+//! Verifying takes the folder's lock, where one can be made: a running server is just writing the end of the log. It
 //! changes nothing. A repair (the `repair` module) cuts the log at the first damage.
 
 use crate::{
     contract::{Position, Stored},
     disk::Disk,
     faults::Faults,
-    folder::{FileKind, OpenError, asides, file_kind},
+    folder::{FileKind, OpenError, asides, file_kind, lock_to_read},
     frame::SEGMENT_HEADER_BYTES,
     parts::{PartsOf, no_parts},
     repair::cut,
@@ -151,7 +151,10 @@ fn fill(
         return Ok(());
     }
     report.saved_earlier = asides(&names);
-    let _lock = disk.lock().map_err(|error| OpenError::not_taken(disk, error))?;
+    let _lock = match manner.write {
+        true => Some(disk.lock().map_err(|error| OpenError::not_taken(disk, error))?),
+        false => lock_to_read(disk)?,
+    };
     let mut found = survey(disk, manner, each)?;
     describe(report, &found);
     report.damage = found.damage.clone();

@@ -2,11 +2,12 @@
 
 mod common;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, io, sync::Arc};
 
 use spindle_log::{
     Log, OpenError, Position,
-    disk::Disk,
+    copy::StillLog,
+    disk::{Disk, DiskFile, FolderLock, LockError},
     no_parts,
     verify::{Dropped, VerifyReport, verify, verify_with},
 };
@@ -353,4 +354,57 @@ fn a_folder_in_use_and_a_folder_without_a_log_are_told() {
     let report = verify(&empty, true);
     assert!(report.is_sound() && report.segments.is_empty());
     assert!(empty.names().is_empty());
+}
+
+/// A folder on a file system that nobody may write to.
+struct ReadOnly(SimDisk);
+
+impl Disk for ReadOnly {
+    fn folder(&self) -> String {
+        self.0.folder()
+    }
+    fn lock(&self) -> Result<FolderLock, LockError> {
+        Err(LockError::Failed(io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn list_aside(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.0.list_aside(folder)
+    }
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn DiskFile>> {
+        if write { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { self.0.open(name, false) }
+    }
+    fn create(&self, _: &str) -> io::Result<Arc<dyn DiskFile>> {
+        unreachable!()
+    }
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        unreachable!()
+    }
+    fn move_aside(&self, _: &str, _: &str, _: &str) -> io::Result<()> {
+        unreachable!()
+    }
+    fn remove(&self, _: &str) -> io::Result<()> {
+        unreachable!()
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        unreachable!()
+    }
+    fn salt(&self) -> u32 {
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_folder_on_a_read_only_file_system_is_read_and_not_repaired() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    append_numbered(&log, 100, 100);
+    drop(log);
+    let disk = ReadOnly(disk);
+    let report = verify(&disk, false);
+    assert!(report.is_sound() && report.records == 100, "{report:?}");
+    assert!(StillLog::open(&disk, no_parts).is_ok());
+    let failure = verify(&disk, true).failure.expect("it cannot be repaired").to_string();
+    assert!(failure.contains("cannot lock") && failure.contains("read-only"), "{failure}");
 }
