@@ -391,8 +391,9 @@ mod tests {
     fn it_is_told_once_each_time_that_half_of_many_have_left() {
         let told = Arc::<AtomicUsize>::default();
         let tell = Arc::clone(&told);
-        let places = Places::new(PlaceLimits::alone(1000))
-            .when_many_left(move || drop(tell.fetch_add(1, Ordering::Relaxed)));
+        let places = Places::new(PlaceLimits::alone(1000)).when_many_left(move || {
+            tell.fetch_add(1, Ordering::Relaxed);
+        });
         let door = places.door("door");
         let mut held = Vec::new();
         // How many are open, and how often it has been told then.
