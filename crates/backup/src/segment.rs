@@ -119,9 +119,9 @@ impl Copier<'_> {
             }));
         }
         match check_copy(&file, bytes.min(wanted.bytes), None, self.parts_of) {
-            Ok(found) if found.facts.first == wanted.first => {
-                let (facts, damaged) = (Some(found.facts), found.damaged_parts);
-                Ok(Some(Begun { file, facts, damaged, is_kept: false }))
+            // Whether the source has the same damage is not known: only what it sends is believed.
+            Ok(found) if found.facts.first == wanted.first && found.damaged_parts == 0 => {
+                Ok(Some(Begun { file, facts: Some(found.facts), damaged: 0, is_kept: false }))
             }
             Ok(_) | Err(CopyError::Header(_) | CopyError::NewerFormat(_)) => Ok(None),
             Err(CopyError::Failed(error)) => {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use spindle_backup::restore;
-use spindle_log::disk::Disk;
-use spindle_log::{FileLog, Log, OpenError, Position, no_parts};
+use spindle_log::{FileLog, Log, OpenError, Position};
+use spindle_log::{copy::segment_file, disk::Disk};
 use spindle_testkit::disk::{Fault, Operation, SimDisk};
 
-use crate::harness::{Live, append, checked, contents, open, options, restored, take, take_live};
+use crate::harness::{
+    Live, append, checked, contents, listing_of, open, options, payload_of, restored, take,
+    take_live,
+};
 
 /// A log at two times, and a backup of the first.
 fn begun() -> (SimDisk, FileLog, SimDisk) {
@@ -88,6 +91,43 @@ fn what_a_killed_backup_wrote_is_synced_by_the_next() {
     assert_eq!(checked(&to).findings, []);
 }
 
+/// A page of a copy without its bytes, as it was never synced. Only payloads are in it.
+fn zero_a_page_of_payloads(disk: &SimDisk, name: &str) {
+    let mut bytes = disk.contents(name).unwrap();
+    let at = bytes.windows(20).position(|found| found == [b'x'; 20]).unwrap();
+    bytes[at..at + 20].fill(0);
+    Disk::remove(disk, name).unwrap();
+    disk.put(name, bytes);
+}
+
+#[test]
+fn a_leftover_with_a_damaged_payload_is_not_believed() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 90);
+    let copies = take_live(&log, &to).manifest.segments;
+    // Without the manifest all copies are leftovers.
+    Disk::remove(&to, "manifest.json").unwrap();
+    zero_a_page_of_payloads(&to, &copies[1].file);
+    let taken = take_live(&log, &to);
+    assert_eq!(taken.copied_bytes, copies[1].facts.bytes);
+    assert!(taken.manifest.segments.iter().all(|kept| kept.damaged_records == 0));
+    assert_eq!(restored(&to), contents(&log));
+}
+
+#[test]
+fn damage_that_the_source_has_is_copied_as_it_is_and_counted() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 90);
+    let segment = listing_of(&log).segments[1].first;
+    drop(log);
+    zero_a_page_of_payloads(&from, &segment_file(segment));
+    let taken = take_live(&open(&from), &to);
+    assert_eq!(taken.manifest.segments[1].damaged_records, 1);
+    assert_eq!(checked(&to).findings, []);
+}
+
 #[test]
 fn after_a_power_cut_at_any_step_a_restore_is_whole_or_refused_and_can_be_run_again() {
     let (_from, log, backup) = begun();
@@ -96,7 +136,7 @@ fn after_a_power_cut_at_any_step_a_restore_is_whole_or_refused_and_can_be_run_ag
     for operations in 0.. {
         let to = SimDisk::new(9);
         to.cut_power_after(operations);
-        let done = restore(&backup, Arc::new(to.clone()), no_parts, &mut |_| {}).is_ok();
+        let done = restore(&backup, Arc::new(to.clone()), payload_of, &mut |_| {}).is_ok();
         to.crash();
         match FileLog::open(Arc::new(to.clone()), options()) {
             Ok(found) => {
@@ -109,7 +149,7 @@ fn after_a_power_cut_at_any_step_a_restore_is_whole_or_refused_and_can_be_run_ag
             }
             Err(OpenError::Unfinished { .. }) => {
                 refused += 1;
-                restore(&backup, Arc::new(to.clone()), no_parts, &mut |_| {}).unwrap();
+                restore(&backup, Arc::new(to.clone()), payload_of, &mut |_| {}).unwrap();
                 assert_eq!(contents(&open(&to)), contents(&log));
             }
             Err(error) => panic!("after {operations} operations: {error}"),

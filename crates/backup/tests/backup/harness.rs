@@ -8,14 +8,26 @@ use spindle_backup::{
     check, restore,
 };
 use spindle_log::{
-    Ack, FileLog, FileLogOptions, Log, Position, Record, copy::SegmentFacts, no_parts,
+    Ack, CheckedPart, FileLog, FileLogOptions, Log, Position, Record, copy::SegmentFacts,
 };
 use spindle_testkit::disk::SimDisk;
 
-pub const MANNER: Manner = Manner { parts_of: no_parts, rests: false };
+pub const MANNER: Manner = Manner { parts_of: payload_of, rests: false };
+
+/// How many digits the checksum has that a record begins with. All behind it is the payload.
+const SUM_DIGITS: usize = 8;
+
+/// The payload of a record that [`append`] made. As with a server's records, damage to it alone leaves the record sound.
+pub fn payload_of(record: &[u8]) -> Vec<CheckedPart> {
+    let Some((sum, payload)) = record.split_at_checked(SUM_DIGITS) else { return Vec::new() };
+    let sum = std::str::from_utf8(sum).ok().and_then(|sum| u32::from_str_radix(sum, 16).ok());
+    let part = |crc| CheckedPart { offset: SUM_DIGITS as u32, len: payload.len() as u32, crc };
+    sum.map(part).into_iter().collect()
+}
 
 pub fn options() -> FileLogOptions {
-    FileLogOptions { segment_bytes: 4096, background: false, ..FileLogOptions::default() }
+    let parts_of = payload_of;
+    FileLogOptions { segment_bytes: 4096, background: false, parts_of, ..FileLogOptions::default() }
 }
 
 pub fn open(disk: &SimDisk) -> FileLog {
@@ -25,7 +37,8 @@ pub fn open(disk: &SimDisk) -> FileLog {
 pub fn append(log: &FileLog, count: u64) {
     for _ in 0..count {
         let at = log.next();
-        let bytes = format!("record {at} {}", "x".repeat(100 + at.0 as usize % 50));
+        let payload = format!("record {at} {}", "x".repeat(100 + at.0 as usize % 50));
+        let bytes = format!("{:08x}{payload}", crc32c::crc32c(payload.as_bytes()));
         log.submit(at, &Record { epoch: 1, bytes: bytes.into() }).expect("room");
         assert!(matches!(log.next_ack(), Ack::Committed(_)));
     }
@@ -70,17 +83,17 @@ pub fn take_live(log: &FileLog, to: &SimDisk) -> Taken {
 
 /// Takes a backup of a folder that no server works on.
 pub fn take_still(from: &SimDisk, to: &SimDisk) -> Taken {
-    take(&mut FolderSource::open(from, no_parts).expect("a sound folder"), to).expect("a backup")
+    take(&mut FolderSource::open(from, payload_of).expect("a sound folder"), to).expect("a backup")
 }
 
 pub fn checked(backup: &SimDisk) -> Checked {
-    check(backup, no_parts).expect("a backup")
+    check(backup, payload_of).expect("a backup")
 }
 
 /// What a server finds after a restore.
 pub fn restored(backup: &SimDisk) -> Vec<(Position, Bytes)> {
     let to = SimDisk::new(7);
-    restore(backup, Arc::new(to.clone()), no_parts, &mut |_| {}).expect("restored");
+    restore(backup, Arc::new(to.clone()), payload_of, &mut |_| {}).expect("restored");
     to.crash();
     contents(&open(&to))
 }
