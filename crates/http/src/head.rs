@@ -2,7 +2,7 @@
 //!
 //! hyper refuses a head that its buffer does not hold, but reads up to twice as much into it: the
 //! documented limit is checked here, to the byte. White space around values is not counted, because
-//! hyper has dropped it: with that, a head may have the twice as much.
+//! hyper has dropped it: with that, a head may have twice as much.
 
 use axum::http::Request;
 

@@ -289,9 +289,9 @@ mod tests {
         let set = [("service.name", "jobs"), ("service.instance.id", "a"), ("team", "mail")];
         for (name, set, expected) in [
             (None, &[][..], ["spindle", "box"]),
-            (None, &set, ["jobs", "a"]),
-            (Some("named"), &set, ["named", "a"]),
-            (Some("named"), &[], ["named", "box"]),
+            (None, &set[..], ["jobs", "a"]),
+            (Some("named"), &set[..], ["named", "a"]),
+            (Some("named"), &[][..], ["named", "box"]),
         ] {
             let resource = named(name, set);
             let shown = ["service.name", "service.instance.id"].map(|key| read(&resource, key));
