@@ -180,29 +180,38 @@ fn print_schema(kind: &str) -> ExitCode {
 const WORKER_CONFIG: &str = "/etc/jobd.conf";
 const MASTER_CONFIG: &str = "/etc/jobd-master.conf";
 
-fn worker_config(flags: &CommonFlags) -> Result<(WorkerConfig, Vec<String>), ConfigError> {
+/// A configuration, and what to warn of.
+type Configured<C> = (C, Vec<String>);
+
+fn worker_config(flags: &CommonFlags) -> Result<Configured<WorkerConfig>, ConfigError> {
     let ini = flags.read(WORKER_CONFIG)?;
     let config = WorkerConfig::from_ini(&ini)?;
-    Ok((config, WorkerConfig::unknown_options(&ini)))
+    let unknown = WorkerConfig::unknown_options(&ini);
+    Ok((config, warnings(&ini, unknown)))
 }
 
-fn master_config(flags: &CommonFlags) -> Result<(MasterConfig, Vec<String>), ConfigError> {
+fn master_config(flags: &CommonFlags) -> Result<Configured<MasterConfig>, ConfigError> {
     let ini = flags.read(MASTER_CONFIG)?;
     let config = MasterConfig::from_ini(&ini)?;
     let unknown = ini.unknown(&[], &[]);
-    Ok((config, unknown))
+    Ok((config, warnings(&ini, unknown)))
+}
+
+fn warnings(ini: &Ini, unknown: Vec<String>) -> Vec<String> {
+    let unknown = unknown.iter().map(|option| format!("unknown option, ignored: {option}"));
+    ini.exposed().into_iter().chain(unknown).collect()
 }
 
 /// Begins to log, then to listen to signals.
-fn begin(log: &LogConfig, unknown: &[String]) -> anyhow::Result<(Logs, Signals)> {
+fn begin(log: &LogConfig, warnings: &[String]) -> anyhow::Result<(Logs, Signals)> {
     let logs = Logs::begin(log)?;
-    warn_about(unknown);
+    warn_of(warnings);
     Ok((logs, Signals::new().context("cannot listen to signals")?))
 }
 
-fn warn_about(unknown: &[String]) {
-    for option in unknown {
-        warn!("unknown option, ignored: {option}");
+fn warn_of(warnings: &[String]) {
+    for warning in warnings {
+        warn!("{warning}");
     }
 }
 
@@ -228,8 +237,8 @@ fn reload_tls(tls: Option<&ServerTls>) {
 }
 
 async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
-    let (mut config, unknown) = worker_config(flags)?;
-    let (logs, mut signals) = begin(&config.log, &unknown)?;
+    let (mut config, warnings) = worker_config(flags)?;
+    let (logs, mut signals) = begin(&config.log, &warnings)?;
     let tls = config.tls.load_into(&mut config.listen).context("cannot serve TLS")?;
     let table = open_table(&config.table);
     let mut worker = Worker::start(&config, table).await?;
@@ -246,8 +255,8 @@ async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
                 worker.stop();
             }
             Wanted::Reload => match worker_config(flags) {
-                Ok((config, unknown)) => {
-                    warn_about(&unknown);
+                Ok((config, warnings)) => {
+                    warn_of(&warnings);
                     worker.retarget(config.targets);
                     reload_tls(tls.as_deref());
                     reopen(&logs, &config.log);
@@ -259,8 +268,8 @@ async fn run_worker(flags: &CommonFlags) -> anyhow::Result<()> {
 }
 
 async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
-    let (mut config, unknown) = master_config(flags)?;
-    let (logs, mut signals) = begin(&config.log, &unknown)?;
+    let (mut config, warnings) = master_config(flags)?;
+    let (logs, mut signals) = begin(&config.log, &warnings)?;
     let tls = config.tls.load_into(&mut config.master.listen).context("cannot serve TLS")?;
     let master = Master::start(&config.master).await?;
     info!(address = %master.address(), "listening");
@@ -276,7 +285,8 @@ async fn run_master(flags: &CommonFlags) -> anyhow::Result<()> {
                 return Ok(());
             }
             Wanted::Reload => match master_config(flags) {
-                Ok((config, _)) => {
+                Ok((config, warnings)) => {
+                    warn_of(&warnings);
                     reload_tls(tls.as_deref());
                     reopen(&logs, &config.log);
                 }

@@ -4,11 +4,14 @@
 use std::{
     cell::RefCell,
     collections::BTreeSet,
-    fs, io,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+
+use super::exposed::Exposed;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -57,6 +60,8 @@ struct Entry {
 pub struct Ini {
     path: PathBuf,
     entries: Vec<Entry>,
+    /// Whether all users may read a secret in the file.
+    exposed: Option<Exposed>,
     /// Keys that the program has asked for, to find those in the file that it does not know.
     known: RefCell<BTreeSet<String>>,
 }
@@ -67,9 +72,15 @@ impl Ini {
     /// # Errors
     /// [`ConfigError::Unreadable`], or a line that means nothing.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let bytes = fs::read(path)
-            .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
-        Self::parse(path, &String::from_utf8_lossy(&bytes))
+        let unreadable = |cause| ConfigError::Unreadable { path: path.to_owned(), cause };
+        // One open file, so that what is judged is what is read.
+        let mut file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        let mut ini = Self::parse(path, &String::from_utf8_lossy(&bytes))?;
+        ini.exposed = ini.secret().and_then(|key| Exposed::of(path, key, &metadata));
+        Ok(ini)
     }
 
     /// Reads a text as if it stood in this file.
@@ -77,8 +88,12 @@ impl Ini {
     /// # Errors
     /// A line that means nothing.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let mut ini =
-            Self { path: path.to_owned(), entries: Vec::new(), known: RefCell::default() };
+        let mut ini = Self {
+            path: path.to_owned(),
+            entries: Vec::new(),
+            exposed: None,
+            known: RefCell::default(),
+        };
         let mut section = String::new();
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let line = line.trim();
@@ -207,6 +222,18 @@ impl Ini {
         self.section("").any(|(key, _)| key.starts_with(prefix))
     }
 
+    /// An option that has a secret.
+    fn secret(&self) -> Option<&str> {
+        let mut options = self.section("");
+        let found = options.find(|(key, value)| !value.is_empty() && may_be_secret(key, value));
+        found.map(|(key, _)| key)
+    }
+
+    /// That all users of the machine may read a secret in the file, if it is so, and what to do.
+    pub fn exposed(&self) -> Option<String> {
+        self.exposed.as_ref().map(Exposed::to_string)
+    }
+
     /// The options outside of sections that were asked for so far, whether they are there or not.
     pub fn known(&self) -> Vec<String> {
         self.known.borrow().iter().cloned().collect()
@@ -225,8 +252,9 @@ impl Ini {
     }
 }
 
-/// Whether a value may hold a secret, which must not be logged.
+/// Whether a value may hold a secret, which must not be logged. Names of variables may be in capitals.
 fn may_be_secret(key: &str, value: &str) -> bool {
+    let key = key.to_ascii_lowercase();
     let is_url_with_more = key.ends_with("_url") && value.contains(['@', '?']);
     key.contains("password") || key.contains("token") || is_url_with_more
 }
@@ -238,6 +266,13 @@ fn unquoted(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt,
+    };
+
+    use tempfile::NamedTempFile;
+
     use super::*;
 
     fn ini(text: &str) -> Ini {
@@ -297,5 +332,41 @@ mod tests {
             ini.unknown(&["targets"], &["launcher.env."]),
             ["x.conf:2: hots", "x.conf:7: x"]
         );
+    }
+
+    #[test]
+    fn secrets_in_a_file_that_all_may_read_are_found() {
+        let file = NamedTempFile::new().unwrap();
+        let exposed = |text: &str, mode| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            Ini::read(file.path()).unwrap().exposed()
+        };
+        for (text, key) in [
+            ("host = a\npassword = x\n", "password"),
+            ("spindle_token=x\n", "spindle_token"),
+            ("mysql_password='x'\n", "mysql_password"),
+            ("spindle_url = https://u:p@h/\n", "spindle_url"),
+            ("launcher.env.API_TOKEN = x\n", "launcher.env.API_TOKEN"),
+        ] {
+            let said = exposed(text, 0o644).unwrap_or_default();
+            assert!(said.contains(&format!("may read {key} in")), "{said}");
+            assert_eq!((exposed(text, 0o640), exposed(text, 0o600)), (None, None));
+        }
+        let none = ";password = x\npassword =\nspindle_url = http://h/\n[targets]\npassword = 5\n";
+        assert_eq!(exposed(none, 0o644), None);
+    }
+
+    #[test]
+    fn a_secret_that_the_command_line_replaces_is_in_the_file_still() {
+        let file = NamedTempFile::new().unwrap();
+        fs::write(&file, "password = x\n").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let mut ini = Ini::read(file.path()).unwrap();
+        ini.set_option("password=y");
+        assert!(ini.exposed().is_some());
+        let mut none = Ini::parse(file.path(), "").unwrap();
+        none.set_option("password=y");
+        assert_eq!(none.exposed(), None);
     }
 }

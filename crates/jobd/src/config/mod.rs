@@ -3,6 +3,7 @@
 //! Errors name the file, the line and the option, and say what to do.
 
 mod ctl;
+mod exposed;
 mod ini;
 mod logging;
 mod master;

@@ -2,8 +2,9 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs::{self, Permissions},
     io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -217,6 +218,40 @@ async fn hangup_reloads_targets_log_levels_and_the_log_file() {
     })
     .await;
     assert_eq!(peer.status().await["targets"], targets);
+}
+
+#[tokio::test]
+async fn a_daemon_warns_of_a_secret_that_all_users_may_read_and_serves() {
+    let folder = Folder::new("exit 0");
+    let (config, log) = (folder.file("daemon.conf"), folder.file("daemon.log"));
+    let path = folder.path().display();
+    let text = format!(
+        "port = 0\nlog_level_console = info\nlog_level_file = info\nlog_file = {}\n\
+         sqlite_file = {path}/jobs.db\nstate_file = {path}/a.state\nlauncher = true {{id}}\n\
+         password = sesame\n",
+        log.display()
+    );
+    fs::write(&config, text).unwrap();
+    let set_mode = |mode| fs::set_permissions(&config, Permissions::from_mode(mode)).unwrap();
+    let warnings = || fs::read_to_string(&log).unwrap_or_default().matches("chmod 600").count();
+    let says = |part: &str| fs::read_to_string(&log).is_ok_and(|text| text.contains(part));
+    for path in [env!("CARGO_BIN_EXE_jobd"), env!("CARGO_BIN_EXE_jobd-master")] {
+        set_mode(0o644);
+        let _ = fs::remove_file(&log);
+        let mut daemon =
+            Program::start(path, &["--config".to_owned(), config.display().to_string()]);
+        daemon.address();
+        let warning = format!("may read password in {} (mode 0644)", config.display());
+        until("it warns", || says(&warning)).await;
+        assert!(!says("sesame"));
+        set_mode(0o640);
+        daemon.signal(Signal::SIGHUP);
+        until("it has read the file", || says("reloaded")).await;
+        assert_eq!(warnings(), 1);
+        set_mode(0o604);
+        daemon.signal(Signal::SIGHUP);
+        until("it warns of the new mode", || says("(mode 0604)")).await;
+    }
 }
 
 #[tokio::test]
