@@ -148,13 +148,13 @@ mod tests {
     fn an_event_is_an_object_with_the_documented_fields_in_order() {
         let line = line_of(|| {
             let error = io::Error::other("no \"disk\"");
-            tracing::warn!(target: "spindle::x", count = 3, part = 0.5, ok = true, %error, "a {}", 1);
+            tracing::info!(target: "spindle::x", count = 3, part = 0.5, ok = true, %error, "a {}", 1);
         });
         let (begin, end) = line.split_once(r#"","level":"#).unwrap();
         assert!(begin.starts_with(r#"{"timestamp":"2"#), "{line}");
         assert_eq!(
             end,
-            r#""WARN","fields":{"message":"a 1","count":3,"part":0.5,"ok":true,"error":"no \"disk\""},"target":"spindle::x"}"#
+            r#""INFO","fields":{"message":"a 1","count":3,"part":0.5,"ok":true,"error":"no \"disk\""},"target":"spindle::x"}"#
         );
     }
 
