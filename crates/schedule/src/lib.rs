@@ -156,6 +156,11 @@ fn read(expression: &str, zone: &str) -> Result<When, TimingError> {
         }
         return Ok(When::Every { period_ms });
     }
+    // The parser takes a lone comma for a field without values, which no time has: the search for one would go through
+    // every minute of thousands of years.
+    if expression.split_whitespace().any(|field| field.split(',').all(str::is_empty)) {
+        return Err(unreadable("a field has no value".to_owned()));
+    }
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
     let cron = parser.parse(expression).map_err(|error| unreadable(error.to_string()))?;
     Ok(When::Cron(Box::new(cron), zone))
