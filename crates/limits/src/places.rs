@@ -47,9 +47,9 @@ impl PlaceLimits {
 }
 
 /// The places for connections of a server. Clones share one state.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Places {
-    limits: Arc<dyn Fn() -> PlaceLimits + Send + Sync>,
+    limits: PlaceLimits,
     counts: Arc<Mutex<Counts>>,
     many_left: Arc<ManyLeft>,
 }
@@ -58,11 +58,9 @@ pub struct Places {
 #[derive(Default)]
 struct ManyLeft(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
-impl fmt::Debug for Places {
+impl fmt::Debug for ManyLeft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Places { limits, counts, many_left: _ } = self;
-        let mut shown = f.debug_struct("Places");
-        shown.field("limits", &limits()).field("counts", counts).finish_non_exhaustive()
+        f.write_str("ManyLeft")
     }
 }
 
@@ -145,13 +143,7 @@ impl Refusals {
 impl Places {
     /// No place is taken yet.
     pub fn new(limits: PlaceLimits) -> Places {
-        Places::with_limits_of(move || limits)
-    }
-
-    /// The same, with limits that may change: they are asked for whenever a place is taken. Connections that have a
-    /// place keep it when there are fewer.
-    pub fn with_limits_of(limits: impl Fn() -> PlaceLimits + Send + Sync + 'static) -> Places {
-        Places { limits: Arc::new(limits), counts: Arc::default(), many_left: Arc::default() }
+        Places { limits, counts: Arc::default(), many_left: Arc::default() }
     }
 
     /// Calls this whenever only half of the connections are left that were open at a time, if those
@@ -203,7 +195,7 @@ impl DoorPlaces {
     /// Which limit is reached: the connection is to be closed.
     pub fn take(&self, peer: SocketAddr) -> Result<Place, Taken> {
         let client = client_at(peer.ip());
-        let limits = (self.places.limits)();
+        let limits = self.places.limits;
         let mut counts = self.places.counts.lock();
         if let Err(taken) = counts.fits(limits, self.door, client) {
             let door = &mut counts.doors[self.door];
@@ -344,26 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_kept_when_there_are_fewer_and_none_is_given_until_enough_are_back() {
-        let total = Arc::new(AtomicUsize::new(3));
-        let now = Arc::clone(&total);
-        let limits = move || PlaceLimits::alone(now.load(Ordering::Relaxed));
-        let door = Places::with_limits_of(limits).door("door");
-        let mut held: Vec<Place> = (0..3).map(|_| door.take(at("127.0.0.1")).unwrap()).collect();
-        let refused = |limit| Err(Taken { reason: Reason::Server, limit });
-        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(3));
-        total.store(2, Ordering::Relaxed);
-        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(2));
-        held.pop();
-        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(2));
-        held.pop();
-        held.push(door.take(at("127.0.0.1")).unwrap());
-        assert_eq!(held.len(), 2);
-        total.store(4, Ordering::Relaxed);
-        assert!(door.take(at("127.0.0.1")).is_ok());
-    }
-
-    #[test]
     fn addresses_of_this_machine_are_many_clients_and_a_network_of_ipv6_is_one() {
         let door = Places::new(PlaceLimits { total: 9, door: 9, address: 1 }).door("door");
         let local = ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "127.0.0.1"];
@@ -388,15 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_each_time_that_half_of_many_have_left() {
-        let told = Arc::<AtomicUsize>::default();
-        let tell = Arc::clone(&told);
+    fn half_of_many_connections_leaving_is_noticed_once_each_time() {
+        let calls = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&calls);
         let places = Places::new(PlaceLimits::alone(1000)).when_many_left(move || {
-            tell.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
         });
         let door = places.door("door");
         let mut held = Vec::new();
-        // How many are open, and how often it has been told then.
+        // How many are open, and how many calls there were then.
         for (open, expected) in [
             (99, 0),
             (0, 0),
@@ -411,7 +383,7 @@ mod tests {
         ] {
             held.truncate(open);
             held.resize_with(open, || door.take(at("127.0.0.1")).unwrap());
-            assert_eq!(told.load(Ordering::Relaxed), expected, "{open}");
+            assert_eq!(calls.load(Ordering::Relaxed), expected, "{open}");
         }
     }
 

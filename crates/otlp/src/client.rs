@@ -21,12 +21,12 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct BlockingClient {
     agent: Agent,
-    told: Arc<Mutex<Told>>,
+    last: Arc<Mutex<Outcome>>,
 }
 
 /// What became of the last request, as far as the library does not tell.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Outcome {
     /// Why there is no answer.
     pub failure: Option<String>,
     /// Spans that the collector has not taken, though it has taken the request.
@@ -38,7 +38,7 @@ pub struct Told {
 impl BlockingClient {
     /// A client that waits at most so long for an answer, and where it keeps what became of a
     /// request.
-    pub fn new(answer_within: Duration) -> (BlockingClient, Arc<Mutex<Told>>) {
+    pub fn new(answer_within: Duration) -> (BlockingClient, Arc<Mutex<Outcome>>) {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
@@ -47,8 +47,8 @@ impl BlockingClient {
             .timeout_global(Some(answer_within))
             .user_agent(concat!("spindle/", env!("CARGO_PKG_VERSION")))
             .build();
-        let told = Arc::<Mutex<Told>>::default();
-        (BlockingClient { agent: config.new_agent(), told: Arc::clone(&told) }, told)
+        let last = Arc::<Mutex<Outcome>>::default();
+        (BlockingClient { agent: config.new_agent(), last: Arc::clone(&last) }, last)
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
@@ -64,21 +64,21 @@ impl BlockingClient {
 impl HttpClient for BlockingClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let outcome = self.send(request);
-        *self.told.lock() = match &outcome {
-            Ok(answer) if answer.status().is_success() => told_by(answer.body()),
-            Ok(_) => Told::default(),
-            Err(error) => Told { failure: Some(chain_of(error)), ..Told::default() },
+        *self.last.lock() = match &outcome {
+            Ok(answer) if answer.status().is_success() => outcome_of(answer.body()),
+            Ok(_) => Outcome::default(),
+            Err(error) => Outcome { failure: Some(chain_of(error)), ..Outcome::default() },
         };
         Ok(outcome?)
     }
 }
 
 /// What a collector says of the spans it was sent. An answer that cannot be read says nothing.
-fn told_by(answer: &[u8]) -> Told {
+fn outcome_of(answer: &[u8]) -> Outcome {
     let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
     let partial = answer.partial_success.unwrap_or_default();
     let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0);
-    Told { failure: None, rejected, reason: partial.error_message }
+    Outcome { failure: None, rejected, reason: partial.error_message }
 }
 
 /// An error and what caused it. Some say their cause themselves.
@@ -109,15 +109,15 @@ mod tests {
                 error_message: reason.to_owned(),
             }),
         };
-        let told = told_by(&partial(3, "quota").encode_to_vec());
-        assert_eq!(told, Told { failure: None, rejected: 3, reason: "quota".to_owned() });
+        let last = outcome_of(&partial(3, "quota").encode_to_vec());
+        assert_eq!(last, Outcome { failure: None, rejected: 3, reason: "quota".to_owned() });
         for nothing in [&[][..], b"not protobuf", &partial(-1, "").encode_to_vec()] {
-            assert_eq!(told_by(nothing), Told::default());
+            assert_eq!(outcome_of(nothing), Outcome::default());
         }
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_each_once() {
+    fn an_error_is_shown_with_its_causes_each_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("{0}")]
         struct Outer(&'static str, #[source] std::io::Error);

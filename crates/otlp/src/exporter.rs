@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use parking_lot::{Condvar, Mutex};
 use spindle_engine::spans::{Span, SpanCounts, SpanSink};
 
-use crate::client::{BlockingClient, Told};
+use crate::client::{BlockingClient, Outcome};
 use crate::data::data_of;
 
 /// Spans that wait; more are dropped.
@@ -129,7 +129,7 @@ impl Exporter {
     ///
     /// The settings will not do, or there is no thread for it. An unreachable collector is no error.
     pub fn start(settings: &Settings) -> Result<Exporter, StartError> {
-        let (client, told) = BlockingClient::new(ANSWER_WITHIN);
+        let (client, last) = BlockingClient::new(ANSWER_WITHIN);
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(client)
@@ -140,7 +140,7 @@ impl Exporter {
         let queue = Arc::<Queue>::default();
         let (at_end, ended) = channel();
         let (lost, rejected) = (Lost::default(), Lost::default());
-        let sender = Sender { queue: Arc::clone(&queue), exporter, told, lost, rejected };
+        let sender = Sender { queue: Arc::clone(&queue), exporter, last, lost, rejected };
         let run = move || {
             sender.run();
             drop(at_end);
@@ -201,7 +201,7 @@ struct Sender {
     queue: Arc<Queue>,
     exporter: SpanExporter,
     /// What the library leaves out.
-    told: Arc<Mutex<Told>>,
+    last: Arc<Mutex<Outcome>>,
     /// Spans of requests that failed.
     lost: Lost,
     /// Spans that the collector has not taken of requests that it took.
@@ -221,9 +221,9 @@ impl Sender {
             let count = spans.len() as u64;
             let batch: Vec<SpanData> = spans.into_iter().map(data_of).collect();
             let outcome = block_on(self.exporter.export(batch));
-            let told = std::mem::take(&mut *self.told.lock());
+            let last = std::mem::take(&mut *self.last.lock());
             let dropped = match &outcome {
-                Ok(()) => told.rejected.min(count),
+                Ok(()) => last.rejected.min(count),
                 Err(_) => count,
             };
             self.queue.exported.fetch_add(count - dropped, Ordering::Relaxed);
@@ -231,14 +231,14 @@ impl Sender {
             match outcome {
                 Ok(()) if dropped > 0 => {
                     if let Some(spans) = self.rejected.add(dropped) {
-                        let why = told.reason;
+                        let why = last.reason;
                         tracing::warn!(spans, why, "the collector rejects spans of a batch");
                     }
                 }
                 Ok(()) => {}
                 Err(error) => {
                     if let Some(spans) = self.lost.add(dropped) {
-                        let why = told.failure.unwrap_or_else(|| error.to_string());
+                        let why = last.failure.unwrap_or_else(|| error.to_string());
                         tracing::warn!(spans, "the collector takes no spans: {why}");
                     }
                 }

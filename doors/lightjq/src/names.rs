@@ -10,6 +10,9 @@ use spindle_engine::Engine;
 use spindle_limits::WORKER_NAMES_MAX;
 use tokio::sync::watch;
 
+/// How many names a worker without names of its own has: as many as another one may list.
+const NAMES_MAX: usize = WORKER_NAMES_MAX;
+
 /// Names of jobs that came in through this door and may be there still.
 #[derive(Debug)]
 pub(crate) struct JobNames {
@@ -35,13 +38,13 @@ impl JobNames {
         }
         self.names.send_if_modified(|names| {
             let names = Arc::make_mut(names);
-            if names.len() >= WORKER_NAMES_MAX {
+            if names.len() >= NAMES_MAX {
                 let existing = engine.queues().existing(names.iter());
                 names.retain(|name| existing.contains(name));
             }
-            if names.len() >= WORKER_NAMES_MAX {
+            if names.len() >= NAMES_MAX {
                 tracing::warn!(
-                    "lightjq: {WORKER_NAMES_MAX} job names are in use; workers that name no jobs are not \
+                    "lightjq: {NAMES_MAX} job names are in use; workers that name no jobs are not \
                      given those of {}",
                     String::from_utf8_lossy(name)
                 );

@@ -77,11 +77,11 @@ impl Inner {
         let (job_max, all_max) = (self.options.payload_bytes_max, self.options.streamed_bytes_max);
         self.waiting.reports.add(job, news, job_max, all_max);
         self.waiting.notify_followers(job);
-        let queue = self.state.live(job).map(|job| job.queue().clone()).unwrap_or_default();
         for ticket in self.waiting.list.for_job(job) {
             let Some(wait) = self.waiting.list.find(ticket) else { continue };
             if matches!(wait.request, WaitFor::Watch { .. }) {
-                let answer = Answer::Reported { job, queue: queue.clone(), news: news.clone() };
+                let queue = self.state.live(job).map(|job| job.queue().clone()).unwrap_or_default();
+                let answer = Answer::Reported { job, queue, news: news.clone() };
                 wait.caller.deliver(ticket, Gated::open(answer));
             }
         }
