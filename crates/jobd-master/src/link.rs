@@ -579,9 +579,13 @@ async fn write_all(
             break;
         }
     }
-    // The peer may have gone first.
-    let _ = writer.shutdown().await;
+    end(&mut writer).await;
     link.end();
+}
+
+/// Ends our side. The peer may have gone first, or take nothing any more: then TLS cannot say goodbye.
+async fn end(writer: &mut (impl AsyncWrite + Unpin)) {
+    let _ = timeout(STALL, writer.shutdown()).await;
 }
 
 /// Writes all of it, as long as the peer keeps taking some.

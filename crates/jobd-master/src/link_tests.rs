@@ -1,5 +1,10 @@
 //! Limits on a peer, with the runtime's paused clock, which advances when nothing else is left to do.
 
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
 use tokio::{net::TcpListener, time::Instant};
 
 use super::*;
@@ -175,4 +180,40 @@ async fn a_peer_that_takes_nothing_of_its_answer_is_given_up_and_a_slow_one_is_n
     let begun = Instant::now();
     let error = write_message(&mut near, &[b'x'; 100]).await.unwrap_err();
     assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, STALL));
+}
+
+/// TLS ends with bytes of its own.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_no_end_is_given_up() {
+    let (near, mut far) = tokio::io::duplex(10);
+    let mut near = Goodbye(near);
+    let begun = Instant::now();
+    near.write_all(&[b'x'; 10]).await.unwrap();
+    end(&mut near).await;
+    assert_eq!(begun.elapsed(), STALL);
+    far.read_exact(&mut [0; 10]).await.unwrap();
+    end(&mut near).await;
+    assert_eq!(begun.elapsed(), STALL);
+}
+
+/// A stream that has something to say at its end.
+struct Goodbye(tokio::io::DuplexStream);
+
+impl AsyncWrite for Goodbye {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.0).poll_write(cx, b"bye"))?;
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }
