@@ -9,6 +9,7 @@
 //! - [`Login`] is one connection (or one HTTP request): what it has presented, and the identity that
 //!   belongs to it. [`Login::authorize`] is the one place where a door asks whether a request may be
 //!   done. It is asked before the request is dispatched, and again when a wait ends with a job.
+//! - [`hidden`] takes tokens out of texts that quote clients, for errors and logs.
 //! - One table of a door says what each of its requests needs: a [`Role`], and a [`Target`], which
 //!   is what the request is about. A test walks each table against every role, and a request without
 //!   a row does not compile (TCP) or fails the tests and is for `admin` only (HTTP).
@@ -56,6 +57,6 @@ pub use identity::Identity;
 pub use login::{Login, Target};
 pub use role::{Role, Roles};
 pub use secret::{SecretError, read_secret};
-pub use token::{Digest, Token};
+pub use token::{Digest, Token, hidden, hidden_bytes};
 pub use tokens::{Tokens, TokensError};
 pub use watch::Watch;

@@ -1,11 +1,14 @@
 //! Files with one secret.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+
+use crate::token::hidden;
 
 /// A longer secret is refused.
 const BYTES_MAX: u64 = 1024;
@@ -16,7 +19,7 @@ const OTHERS: u32 = 0o007;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// It is not there, or may not be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {}: {source}{}", shown(path), advice(path))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -25,7 +28,8 @@ pub enum SecretError {
     },
     /// Everybody on the machine may read or write it.
     #[error(
-        "{path} is open to all users of this machine (mode {mode:04o}); close it: chmod 600 {path}"
+        "{0} is open to all users of this machine (mode {mode:04o}); close it: chmod 600 {0}",
+        shown(path)
     )]
     Exposed {
         /// The file.
@@ -34,19 +38,34 @@ pub enum SecretError {
         mode: u32,
     },
     /// It cannot be read again and again: a pipe, a device, a folder.
-    #[error("{path} is no regular file, and this one is read again whenever it changes")]
+    #[error("{} is no regular file, and this one is read again whenever it changes", shown(path))]
     Irregular {
         /// The file.
         path: PathBuf,
     },
     /// What is in it is not what it must be.
-    #[error("{path}: {reason}")]
+    #[error("{}: {reason}", shown(path))]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: &'static str,
     },
+}
+
+/// A file's name, which is a token if somebody set the wrong variable.
+fn shown(path: &Path) -> String {
+    hidden(&path.to_string_lossy()).into_owned()
+}
+
+/// What to do, if that is so.
+fn advice(path: &Path) -> &'static str {
+    match hidden(&path.to_string_lossy()) {
+        Cow::Borrowed(_) => "",
+        Cow::Owned(_) => {
+            "; a file with the token belongs here, and the token itself into SPINDLE_TOKEN"
+        }
+    }
 }
 
 /// Opens a file that others may not touch, and that is read more than once.
@@ -131,6 +150,31 @@ mod tests {
             assert!(error.contains(part) && !error.contains("sesame"), "{error}");
         }
         assert!(read_secret(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_token_in_place_of_a_files_name_is_not_shown() {
+        let folder = TempDir::new().unwrap();
+        let token = crate::Token::random().unwrap();
+        let path = folder.path().join(token.reveal());
+        let error = || read_secret(&path).unwrap_err().to_string();
+        let there = folder.path().display();
+        let (none, advice) = ("No such file or directory (os error 2)", "into SPINDLE_TOKEN");
+        assert!(error().starts_with(&format!("cannot read {there}/spindle_…: {none}; ")));
+        assert!(error().ends_with(advice));
+        fs::write(&path, "sesame").unwrap();
+        for mode in [0o644, 0o600] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let found = if mode == 0o644 {
+                error()
+            } else {
+                fs::write(&path, "").unwrap();
+                error()
+            };
+            assert!(found.contains("/spindle_…") && !found.contains(token.reveal()), "{found}");
+        }
+        let other = read_secret(&folder.path().join("none")).unwrap_err().to_string();
+        assert!(!other.contains(advice), "{other}");
     }
 
     /// A thread that waits for a pipe sees no more changes, and cannot be asked to end.

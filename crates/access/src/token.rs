@@ -1,10 +1,12 @@
 //! The secret that a client presents.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use memchr::memmem;
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
 use sha2::{Digest as _, Sha256};
@@ -12,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 /// What every token begins with, so that people and programs that look for leaked secrets know it.
 const PREFIX: &str = "spindle_";
 const RANDOM_BYTES: usize = 32;
+/// How many letters of base64 the random bytes are.
+const RANDOM_LETTERS: usize = (RANDOM_BYTES * 8).div_ceil(6);
 
 /// A token in clear. Its `Debug` hides it, and it has no `Display`.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,6 +73,43 @@ impl fmt::Debug for Token {
     }
 }
 
+/// A text that quotes what came from outside, for errors and logs: whatever has the form of a token
+/// is `spindle_…`, because somebody may have typed a token in a wrong place. A token that somebody
+/// made up has no such form, and is not found.
+pub fn hidden(text: &str) -> Cow<'_, str> {
+    match hidden_bytes(text.as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        // Only ASCII was replaced, so it is still text.
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// The same of bytes that may be no text.
+pub fn hidden_bytes(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let mut shown = Vec::new();
+    // What is before this is in `shown`.
+    let mut from = 0;
+    for found in memmem::find_iter(text, PREFIX) {
+        let start = found + PREFIX.len();
+        if found < from {
+            continue;
+        }
+        // Letters behind a token may be a part of it: all of them are hidden.
+        let letters = text[start..].iter().take_while(is_letter).count();
+        if letters >= RANDOM_LETTERS {
+            shown.extend_from_slice(&text[from..start]);
+            shown.extend_from_slice("…".as_bytes());
+            from = start + letters;
+        }
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    shown.extend_from_slice(&text[from..]);
+    Cow::Owned(shown)
+}
+
 /// The SHA-256 of a token's text. It opens nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
@@ -114,7 +155,7 @@ mod tests {
     fn new_tokens_are_random_and_can_be_sent_through_every_door() {
         let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
         assert_ne!(one, other);
-        assert_eq!(one.reveal().len(), PREFIX.len() + 43);
+        assert_eq!(one.reveal().len(), PREFIX.len() + RANDOM_LETTERS);
         assert_eq!(Token::parse(&format!(" {}\n", one.reveal())), Ok(one.clone()));
         assert_eq!(Digest::of(one.reveal().as_bytes()), Some(one.digest()));
     }
@@ -144,5 +185,35 @@ mod tests {
     fn nothing_shows_a_token_by_mistake() {
         let token = Token::parse("sesame").unwrap();
         assert_eq!(format!("{token:?} {:?}", token.digest()), "Token(..) Digest(..)");
+    }
+
+    #[test]
+    fn a_text_that_quotes_somebody_shows_no_token() {
+        let token = Token::random().unwrap();
+        let token = token.reveal();
+        for (text, shown) in [
+            (token.to_owned(), "spindle_…"),
+            (format!("cannot read `{token}`: größe"), "cannot read `spindle_…`: größe"),
+            (
+                format!("/jobs/{token}/{token}?a={token}&b"),
+                "/jobs/spindle_…/spindle_…?a=spindle_…&b",
+            ),
+            // What touches it may be a part of it.
+            (format!("x{token}x_-"), "xspindle_…"),
+            (format!("{token}{token} spindle_"), "spindle_… spindle_"),
+            (format!("spindle_spindle_{token}"), "spindle_…"),
+            (format!("{token}."), "spindle_…."),
+            (token.to_lowercase(), "spindle_…"),
+        ] {
+            assert_eq!(hidden(&text), shown, "{text}");
+            assert_eq!(*hidden_bytes(text.as_bytes()), *shown.as_bytes(), "{text}");
+        }
+        let short = &token[..token.len() - 1];
+        let many = "spindle_ ".repeat(1000);
+        for text in ["", "mail", "spindle_", "spindle_requests_too_fast_total", short, &many] {
+            assert!(matches!(hidden(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+        let bytes = [b"\xff", token.as_bytes(), b"\xfe"].concat();
+        assert_eq!(*hidden_bytes(&bytes), *[b"\xff", "spindle_…".as_bytes(), b"\xfe"].concat());
     }
 }

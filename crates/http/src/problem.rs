@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use spindle_access::Denied;
+use spindle_access::{Denied, hidden};
 use spindle_core::Rejection;
 use spindle_engine::{FetchError, Refused, RetryError};
 use utoipa::ToSchema;
@@ -136,9 +136,10 @@ pub struct ProblemBody {
 }
 
 impl Problem {
-    /// A problem of a kind.
+    /// A problem of a kind. The detail may quote the request: tokens in it are hidden.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { code, detail: detail.into(), more: Map::new() }
+        let detail = hidden(&detail.into()).into_owned();
+        Problem { code, detail, more: Map::new() }
     }
 
     /// A field that is not what it must be.

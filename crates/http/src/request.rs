@@ -1,6 +1,7 @@
 //! What every request has, whatever its door: an id, one line of the log, and a span if traces are
 //! exported.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -10,6 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
+use spindle_access::hidden_bytes;
 use spindle_engine::spans::{Span, SpanKind, SpanSink, new_trace};
 use spindle_engine::{COMMANDS, ShownName, logs_commands};
 
@@ -78,12 +80,15 @@ pub(crate) async fn observed(
     response
 }
 
-/// The id that a client gives, if it is one visible word of ASCII; else a new one.
+/// The id that a client gives, if it is one visible word of ASCII without a token in it; else a new
+/// one.
 fn id_of(headers: &HeaderMap) -> HeaderValue {
     let mut given = headers.get_all(REQUEST_ID).iter();
     let is_sane = |id: &&HeaderValue| {
         let bytes = id.as_bytes();
-        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
+            && bytes.iter().all(u8::is_ascii_graphic)
+            && matches!(hidden_bytes(bytes), Cow::Borrowed(_))
     };
     match (given.next().filter(is_sane), given.next()) {
         (Some(id), None) => id.clone(),
@@ -231,8 +236,16 @@ mod tests {
             assert_eq!(id_for(&[id.as_bytes()]), id);
         }
         let too_long = "x".repeat(REQUEST_ID_BYTES_MAX + 1);
-        let others: [&[&[u8]]; 6] =
-            [&[], &[b""], &[b"a b"], &[b"\xff"], &[too_long.as_bytes()], &[b"a", b"b"]];
+        let token = format!("job-spindle_{}", "x".repeat(43));
+        let others: [&[&[u8]]; 7] = [
+            &[],
+            &[b""],
+            &[b"a b"],
+            &[b"\xff"],
+            &[too_long.as_bytes()],
+            &[b"a", b"b"],
+            &[token.as_bytes()],
+        ];
         for given in others {
             let (one, other) = (id_for(given), id_for(given));
             assert!(one != other && one.len() < 30 && one.as_bytes()[8] == b'-', "{one} {other}");

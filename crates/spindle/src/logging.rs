@@ -7,6 +7,7 @@ use std::{
     io::{self, IsTerminal},
 };
 
+use spindle_access::hidden_bytes;
 use tracing::field::Field;
 use tracing_subscriber::{
     field::MakeExt,
@@ -21,8 +22,9 @@ const FIELD_CHARS_MAX: usize = 4096;
 
 /// Begins to log, as the settings say.
 pub fn start(config: &Config) {
-    let to_stderr =
-        tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(config.log_level.0);
+    let to_stderr = tracing_subscriber::fmt()
+        .with_writer(|| WithoutTokens(io::stderr()))
+        .with_max_level(config.log_level.0);
     match config.log_format {
         LogFormat::Text => to_stderr
             .with_ansi(io::stderr().is_terminal())
@@ -30,6 +32,21 @@ pub fn start(config: &Config) {
             .fmt_fields(debug_fn(write_field).delimited(" "))
             .init(),
         LogFormat::Json => to_stderr.event_format(JsonLines).init(),
+    }
+}
+
+/// Passes lines on with tokens hidden: a line may quote clients, and some type tokens where names
+/// belong. Each line comes in one piece.
+struct WithoutTokens<W>(W);
+
+impl<W: io::Write> io::Write for WithoutTokens<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&hidden_bytes(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -56,12 +56,14 @@ mod web;
 mod webhooks;
 
 use std::{
+    borrow::Cow,
     env,
     io::{self, Write},
-    process::ExitCode,
+    process::{self, ExitCode},
 };
 
 use clap::{CommandFactory, Parser};
+use spindle_access::hidden;
 
 use crate::{
     cli::{Cli, Command},
@@ -70,17 +72,26 @@ use crate::{
 
 fn main() -> ExitCode {
     signals::let_long_files_fail();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| end_with(&error));
     let code = match run(cli.command) {
         Ok(code) => code,
         Err(error) if exit::is_broken_pipe(&error) => Code::Ok,
         Err(error) => {
             // If this fails, there is nowhere left to report it.
-            let _ = writeln!(io::stderr(), "error: {}", exit::whole(&error));
+            let _ = writeln!(io::stderr(), "error: {}", hidden(&exit::whole(&error)));
             exit::code_of(&error)
         }
     };
     ExitCode::from(code as u8)
+}
+
+/// Ends with help, or with what is wrong with the command line, where somebody may have typed a token.
+fn end_with(error: &clap::Error) -> ! {
+    if let Cow::Owned(shown) = hidden(&error.render().to_string()) {
+        let _ = write!(io::stderr(), "{shown}");
+        process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 fn run(command: Command) -> anyhow::Result<Code> {

@@ -37,10 +37,16 @@ impl HttpRequest {
 
     /// Waits for the answer, as it came.
     #[track_caller]
-    pub fn text(mut self) -> String {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).unwrap();
-        text
+    pub fn bytes(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Waits for an answer that is text.
+    #[track_caller]
+    pub fn text(self) -> String {
+        String::from_utf8(self.bytes()).unwrap()
     }
 
     /// Waits for the answer: its status and its body.

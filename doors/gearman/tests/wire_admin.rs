@@ -174,6 +174,21 @@ fn no_name_breaks_a_line_or_a_field_or_moves_a_cursor() {
 }
 
 #[test]
+fn an_unknown_command_is_quoted_unless_it_is_a_token() {
+    let token = format!("spindle_{}", "aB3-_".repeat(9).split_at(43).0);
+    let quoted = |word: &[u8]| {
+        let error = AdminCommand::parse(&Bytes::copy_from_slice(word)).unwrap_err();
+        written(|out| error.encode(out))
+    };
+    let answer = |word: &str| format!("ERR UNKNOWN_COMMAND Unknown+server+command{word}\r\n");
+    for word in ["spindle_", "spindle_jobs_total", "größe", &token[..token.len() - 1]] {
+        assert_eq!(quoted(word.as_bytes()), answer(word));
+    }
+    assert_eq!(quoted(token.as_bytes()), answer("spindle_…"));
+    assert_eq!(quoted(&[b"\xff", token.as_bytes(), b" auth"].concat()), answer("\\xffspindle_…"));
+}
+
+#[test]
 fn no_unique_ends_the_list_of_uniques() {
     assert_eq!(written(|out| admin::unique_line(out, b".")), "\\x2e\n");
     assert_eq!(written(|out| admin::unique_line(out, b"..")), "..\n");

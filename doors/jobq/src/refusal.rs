@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use spindle_access::Denied;
+use spindle_access::{Denied, hidden};
 use spindle_core::Rejection;
 use spindle_engine::{FetchError, Refused};
 use spindle_http::{BodyError, Code, Problem};
@@ -25,7 +25,9 @@ pub type Answered<T> = Result<T, Refusal>;
 
 impl Refusal {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Refusal {
-        Refusal { status, code, message: message.into() }
+        // It may quote a query or a document.
+        let message = hidden(&message.into()).into_owned();
+        Refusal { status, code, message }
     }
 
     /// The body does not say what this route needs.

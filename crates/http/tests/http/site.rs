@@ -46,6 +46,20 @@ async fn shown(request: Request) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
+/// Somebody may have typed it in a wrong place.
+#[tokio::test]
+async fn a_problem_quotes_no_token() {
+    let token = format!("spindle_{}", "x".repeat(43));
+    let bent = Request::builder().uri("/no").header(header::HOST, &token);
+    for (request, part) in [
+        (request(Method::GET, &format!("/{token}/a")), "there is nothing at /spindle_…/a;"),
+        (bent, "the name `spindle_…`:"),
+    ] {
+        let (_, body) = shown(request.body(Body::empty()).unwrap()).await;
+        assert!(body.contains(part) && !body.contains(&token), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn every_door_is_behind_the_guard() {
     for (method, path) in [(Method::POST, "/echo"), (Method::GET, "/job"), (Method::GET, "/no")] {

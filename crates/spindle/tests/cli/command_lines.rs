@@ -15,10 +15,10 @@ use crate::{logging::json_server, serve::Served};
 const MARK: &str = "hushed";
 
 /// A conversation with a door, byte by byte.
-struct Talk(TcpStream);
+pub struct Talk(TcpStream);
 
 impl Talk {
-    fn with(served: &Served, door: &str) -> Talk {
+    pub fn with(served: &Served, door: &str) -> Talk {
         let stream = TcpStream::connect(served.address_of(door)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Talk(stream)
@@ -31,7 +31,7 @@ impl Talk {
 
     /// Sends this, and reads until the answer has a part.
     #[track_caller]
-    fn ask(&mut self, request: impl AsRef<[u8]>, part: &str) -> Vec<u8> {
+    pub fn ask(&mut self, request: impl AsRef<[u8]>, part: &str) -> Vec<u8> {
         self.say(request);
         let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
         while !heard.windows(part.len()).any(|window| window == part.as_bytes()) {
@@ -49,7 +49,7 @@ impl Talk {
 }
 
 /// A packet of Gearman, or one of its draft.
-fn packet(head: &[u8], data: &[u8]) -> Vec<u8> {
+pub fn packet(head: &[u8], data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len()).unwrap().to_be_bytes();
     [head, &length, data].concat()
 }

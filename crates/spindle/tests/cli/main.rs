@@ -26,6 +26,7 @@
 //! - `people`: output and questions for people, some of them on a `terminal`
 //! - `queue`: tries, and the settings of queues
 //! - `web`: the URLs that commands take; `proxy`: TLS and a path in front of a server
+//! - `secrets`: tokens and passwords, which nothing says
 //! - `security`: the examples of docs/security.md
 //! - `serve`: the server itself, and a session with it
 //! - `tls`: TLS of all doors
@@ -90,6 +91,8 @@ mod proxy;
 mod queue;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod secrets;
 #[cfg(test)]
 mod security;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use spindle_access::Denied;
+use spindle_access::{Denied, hidden_bytes};
 
 use super::number::Decimal;
 use super::shown::{put_escaped, put_shown, read_shown};
@@ -73,7 +73,7 @@ impl fmt::Debug for Presented {
 /// The ERR lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdminError {
-    /// Not a command; quotes the line's first word.
+    /// Not a command; quotes the line's first word, but no token.
     UnknownCommand(Bytes),
     /// `maxqueue`, `create` or `drop` without what belongs to it.
     IncompleteArguments(IncompleteCommand),
@@ -222,7 +222,7 @@ impl AdminError {
         match self {
             Self::UnknownCommand(command) => {
                 out.put_slice(b"UNKNOWN_COMMAND Unknown+server+command");
-                put_shown(out, command);
+                put_shown(out, &hidden_bytes(command));
             }
             Self::IncompleteArguments(command) => {
                 out.put_slice(b"INVALID_ARGUMENTS ");

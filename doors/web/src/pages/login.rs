@@ -1,10 +1,12 @@
 //! Logging in and out.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
+use spindle_access::hidden;
 
 use crate::cookie;
 use crate::form::Form;
@@ -79,12 +81,13 @@ fn end_session(page: &Page) {
     }
 }
 
-/// An address of this site, or else its first page, so that a login never redirects to another
-/// site.
+/// An address of this site without a token in it, or else its first page, so that a login never
+/// redirects to another site, and no page quotes a token.
 pub(crate) fn own_path(path: &str) -> &str {
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_own = path.starts_with('/') && !path.starts_with("//");
-    if is_own && is_plain && path.len() <= PATH_BYTES_MAX { path } else { "/" }
+    let is_safe = matches!(hidden(path), Cow::Borrowed(_));
+    if is_own && is_plain && is_safe && path.len() <= PATH_BYTES_MAX { path } else { "/" }
 }
 
 #[cfg(test)]
@@ -104,5 +107,6 @@ mod tests {
         let long = |len: usize| format!("/{}", "a".repeat(len - 1));
         assert_eq!(own_path(&long(PATH_BYTES_MAX)).len(), PATH_BYTES_MAX);
         assert_eq!(own_path(&long(PATH_BYTES_MAX + 1)), "/");
+        assert_eq!(own_path(&format!("/spindle_{}", "x".repeat(43))), "/");
     }
 }

@@ -1,5 +1,7 @@
 //! Who may see and do what: every page and action against every role, and against queues of others.
 
+use std::collections::BTreeSet;
+
 use spindle_access::Role;
 use spindle_testkit::{TokensFile, is_enough};
 
@@ -84,6 +86,9 @@ const TABLE: &[(&str, &str, Option<Role>, About)] = &[
     ("GET", "/submit", Some(Role::Submit), About::Nothing),
     ("POST", "/submit", Some(Role::Submit), About::Queue),
     ("GET", "/login", None, About::Nothing),
+    ("POST", "/login", None, About::Nothing),
+    ("POST", "/logout", None, About::Nothing),
+    ("GET", "/assets/{style}", None, About::Nothing),
     ("POST", "/theme", None, About::Nothing),
     ("POST", "/columns", None, About::Nothing),
 ];
@@ -104,7 +109,14 @@ async fn ask(browser: &mut Browser<'_>, bench: &Bench, row: (&str, &str), queue:
         let new = bench.api("admin", "POST", "/api/v1/batches", Some(new)).await;
         batch = new.json()["id"].to_string();
     }
+    let mut style = String::new();
+    if path.contains("{style}") {
+        let login = browser.get("/login").await;
+        let named = login.text().split("/assets/").nth(1).unwrap();
+        style = named.split('"').next().unwrap().to_owned();
+    }
     let path = path
+        .replace("{style}", &style)
         .replace("{batch}", &batch)
         .replace("{queue}", queue)
         .replace("{id}", &id)
@@ -116,9 +128,46 @@ async fn ask(browser: &mut Browser<'_>, bench: &Bench, row: (&str, &str), queue:
     // Every page has a form that is sealed for this browser.
     let login = browser.page("/login").await;
     let seal = login.form("/theme")["form_token"].clone();
-    let fields = [("form_token", seal.as_str()), ("queue", queue), ("payload", "1")];
+    let fields =
+        [("form_token", seal.as_str()), ("queue", queue), ("payload", "1"), ("token", "read")];
     let form: Form = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     browser.post(&path, &form).await.status.as_u16()
+}
+
+/// The methods and paths that the router has.
+fn routes() -> BTreeSet<(String, String)> {
+    let source = include_str!("../../src/router.rs");
+    let source = source.split(".with_state(").next().unwrap();
+    let mut routes = BTreeSet::new();
+    for route in source.split(".route(").skip(1) {
+        let path = route.split('"').nth(1).unwrap();
+        for (at, _) in route.match_indices('(') {
+            let method = route[..at].rsplit(|letter: char| !letter.is_alphabetic()).next().unwrap();
+            routes.insert((method.to_uppercase(), path.to_owned()));
+        }
+    }
+    routes
+}
+
+/// Whether a route is for a path of the table.
+fn is_for(route: &str, path: &str) -> bool {
+    let (route, path): (Vec<_>, Vec<_>) = (route.split('/').collect(), path.split('/').collect());
+    let mut pairs = route.iter().zip(&path);
+    route.len() == path.len() && pairs.all(|(one, other)| one.starts_with('{') || one == other)
+}
+
+#[test]
+fn every_route_is_in_the_table() {
+    let routes = routes();
+    let of_row = |(method, path, ..): &(&str, &str, _, _)| {
+        let path = path.split('?').next().unwrap();
+        let mut fitting: Vec<_> =
+            routes.iter().filter(|(asks, route)| asks == method && is_for(route, path)).collect();
+        // A path's own route goes before one for any name.
+        fitting.sort_by_key(|(_, route)| route.matches('{').count());
+        (*fitting.first().unwrap_or_else(|| panic!("{method} {path} has no route"))).clone()
+    };
+    assert_eq!(TABLE.iter().map(of_row).collect::<BTreeSet<_>>(), routes);
 }
 
 #[tokio::test]
