@@ -71,7 +71,8 @@ fn lock_if_writable(disk: &dyn Disk) -> Result<Option<FolderLock>, BackupError> 
     }
 }
 
-fn wrong_with(
+/// What is wrong with a copy; it should follow `last`.
+pub(crate) fn wrong_with(
     disk: &dyn Disk,
     kept: &Kept,
     last: Option<&SegmentFacts>,

@@ -16,6 +16,9 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// The next manifest until it is durable.
 pub(crate) const NEW_MANIFEST_FILE: &str = "manifest.new";
 
+/// A copy that takes the place of a damaged one, until it is whole.
+pub(crate) const NEW_COPY_FILE: &str = "copy.new";
+
 /// The version of the manifest's format. A release reads its own and older ones.
 pub const MANIFEST_FORMAT: u32 = 1;
 /// A manifest of a log of 100 TiB is shorter.

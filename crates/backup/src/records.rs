@@ -7,7 +7,7 @@
 use std::{mem, sync::Arc};
 
 use spindle_log::{
-    PartsOf, Position, ReadError, Stored,
+    Position, ReadError, Stored,
     copy::{CopyWriter, SegmentFacts, read_copy},
     disk::{Disk, DiskFile},
 };
@@ -15,7 +15,7 @@ use spindle_log::{
 use crate::{
     error::BackupError,
     manifest::{Kept, Manifest, copy_name, remove_if_there},
-    take::{LISTINGS_MAX, Taken, drop_others, refuse_foreign},
+    take::{LISTINGS_MAX, Manner, Taken, drop_others, refuse_foreign},
 };
 
 /// Once a copy has this many bytes, the next one is begun.
@@ -58,7 +58,7 @@ pub struct Found {
 pub fn back_up_records(
     disk: &dyn Disk,
     source: &mut dyn RecordSource,
-    parts_of: PartsOf,
+    manner: Manner,
     taken_at: String,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Taken, BackupError> {
@@ -71,7 +71,7 @@ pub fn back_up_records(
             return Err(BackupError::Empty);
         }
         let kept = match &before {
-            Some(before) => continued(disk, source, &found, before, parts_of)?,
+            Some(before) => continued(disk, source, &found, before, manner)?,
             None => None,
         };
         let begun_anew = before.is_some() && kept.is_none();
@@ -90,7 +90,7 @@ pub fn back_up_records(
         let manifest = Manifest::new(segments, taken_at, Some(found.log_id));
         manifest.write(disk)?;
         let dropped = drop_others(disk, &manifest)?;
-        return Ok(Taken { manifest, copied_bytes, dropped, begun_anew });
+        return Ok(Taken { manifest, copied_bytes, dropped, renewed: 0, begun_anew });
     }
     Err(BackupError::TooFast(LISTINGS_MAX))
 }
@@ -108,7 +108,7 @@ fn continued(
     source: &mut dyn RecordSource,
     found: &Found,
     before: &Manifest,
-    parts_of: PartsOf,
+    manner: Manner,
 ) -> Result<Option<Older>, BackupError> {
     let other = |reason: &str| {
         let reason = reason.to_owned();
@@ -120,7 +120,15 @@ fn continued(
     if found.end < before.end {
         return other(&format!("it ends at {}, the backup at {}", found.end, before.end));
     }
-    let Some(newest) = before.segments.last() else { return Ok(None) };
+    let needed: Vec<Kept> =
+        before.segments.iter().filter(|kept| kept.facts.next > found.first).cloned().collect();
+    let Some((newest, closed)) = needed.split_last() else { return Ok(None) };
+    for kept in closed {
+        if let Some(reason) = manner.wrong_with(disk, kept)? {
+            let reason = format!("the copy is damaged: take a backup to a new folder ({reason})");
+            return Err(BackupError::damaged(disk, &kept.file, reason));
+        }
+    }
     let file =
         disk.open(&newest.file, true).map_err(BackupError::failed(disk, "open", &newest.file))?;
     let mut last = None;
@@ -128,7 +136,7 @@ fn continued(
         last = Some(stored);
         Ok(())
     };
-    let read = read_copy(&file, newest.facts.bytes, parts_of, &mut note);
+    let read = read_copy(&file, newest.facts.bytes, manner.parts_of, &mut note);
     let checked = read.map_err(|error| BackupError::of_copy(disk, &newest.file, error))?;
     let Some(last) = last.filter(|_| checked.facts == newest.facts) else {
         let reason = "the copy is damaged: take a backup to a new folder";
@@ -142,9 +150,7 @@ fn continued(
     if !stored.is_some_and(|stored| source.is_same(&stored, &last)) {
         return other(&format!("record {} is not as it was", last.position));
     }
-    let is_needed = |kept: &&Kept| kept.facts.next > found.first;
-    let segments = before.segments.iter().filter(is_needed).cloned().collect();
-    Ok(Some(Older { segments, file, last }))
+    Ok(Some(Older { segments: needed, file, last }))
 }
 
 enum NotTaken {

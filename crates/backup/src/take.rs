@@ -7,7 +7,9 @@ use spindle_log::{PartsOf, copy::SegmentFacts, disk::Disk};
 
 use crate::{
     error::BackupError,
-    manifest::{Kept, MANIFEST_FILE, Manifest, NEW_MANIFEST_FILE, is_copy, remove_if_there},
+    manifest::{
+        Kept, MANIFEST_FILE, Manifest, NEW_COPY_FILE, NEW_MANIFEST_FILE, is_copy, remove_if_there,
+    },
     segment::{Copier, NotCopied},
     source::{Listing, Source, SourceError},
 };
@@ -24,6 +26,8 @@ pub struct Manner {
     pub parts_of: PartsOf,
     /// Whether to rest after each piece, for a server beside it: two thirds of the time.
     pub rests: bool,
+    /// Whether copies of the older backup are believed to be sound without being read again.
+    pub trusts_kept: bool,
 }
 
 /// A backup that was taken.
@@ -35,6 +39,8 @@ pub struct Taken {
     pub copied_bytes: u64,
     /// How many copies of the one before were dropped.
     pub dropped: usize,
+    /// How many copies of the one before were missing or damaged, and were copied anew.
+    pub renewed: usize,
     /// The log had dropped the records that would continue the backup before, so nothing of that
     /// was kept.
     pub begun_anew: bool,
@@ -45,7 +51,8 @@ pub struct Taken {
 ///
 /// # Errors
 ///
-/// After an error, and after a crash at any point, the folder holds the backup it held before.
+/// After an error, and after a crash at any point, the folder holds the backup it held before, maybe with sound copies
+/// where there were damaged ones.
 pub fn back_up(
     disk: &dyn Disk,
     source: &mut dyn Source,
@@ -61,8 +68,7 @@ pub fn back_up(
         copied_bytes += bytes as u64;
         progress(bytes);
     };
-    let Manner { parts_of, rests } = manner;
-    let mut copier = Copier { disk, parts_of, rests, progress: &mut count };
+    let mut copier = Copier { disk, manner, progress: &mut count, renewed: 0 };
     for _ in 0..LISTINGS_MAX {
         let listing = listing_of(source)?;
         if let Some(before) = &before {
@@ -76,7 +82,8 @@ pub fn back_up(
         let manifest = Manifest::new(segments, taken_at, None);
         manifest.write(disk)?;
         let dropped = drop_others(disk, &manifest)?;
-        return Ok(Taken { manifest, copied_bytes, dropped, begun_anew: false });
+        let renewed = copier.renewed;
+        return Ok(Taken { manifest, copied_bytes, dropped, renewed, begun_anew: false });
     }
     Err(BackupError::TooFast(LISTINGS_MAX))
 }
@@ -85,7 +92,11 @@ pub fn back_up(
 pub(crate) fn refuse_foreign(disk: &dyn Disk) -> Result<(), BackupError> {
     let names = disk.list().map_err(BackupError::failed(disk, "list", ""))?;
     let is_own = |name: &str| {
-        is_copy(name) || matches!(name, MANIFEST_FILE | NEW_MANIFEST_FILE | "lock" | "lost+found")
+        is_copy(name)
+            || matches!(
+                name,
+                MANIFEST_FILE | NEW_MANIFEST_FILE | NEW_COPY_FILE | "lock" | "lost+found"
+            )
     };
     match names.into_iter().filter(|name| !is_own(name)).min() {
         Some(file) => Err(BackupError::Foreign { folder: disk.folder(), file }),
@@ -160,6 +171,7 @@ pub(crate) fn drop_others(disk: &dyn Disk, manifest: &Manifest) -> Result<usize,
     for name in &others {
         remove_if_there(disk, name)?;
     }
+    remove_if_there(disk, NEW_COPY_FILE)?;
     disk.sync_folder().map_err(BackupError::failed(disk, "sync", ""))?;
     Ok(others.len())
 }

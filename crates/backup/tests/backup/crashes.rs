@@ -50,6 +50,31 @@ fn after_a_power_cut_at_any_step_the_old_backup_or_the_new_one_is_there() {
 }
 
 #[test]
+fn after_a_power_cut_at_any_step_a_damaged_copy_is_the_old_one_or_sound() {
+    let mut was = [0, 0];
+    for operations in 0.. {
+        let (_from, log, to) = begun();
+        let rotten = checked(&to).manifest.segments[1].file.clone();
+        to.flip_bit(&rotten, 150, 1);
+        to.cut_power_after(operations);
+        let done = take(&mut Live(&log), &to).is_ok();
+        to.crash();
+        let found = checked(&to).findings;
+        assert!(found.iter().all(|it| it.file == rotten && it.reason.contains("1 more payloads")));
+        assert!(found.is_empty() || !done);
+        was[usize::from(found.is_empty())] += 1;
+        take_live(&log, &to);
+        assert_eq!(checked(&to).findings, []);
+        assert_eq!(restored(&to), contents(&log));
+        assert!(!to.names().contains(&"copy.new".to_owned()));
+        if done {
+            break;
+        }
+    }
+    assert!(was[0] > 4 && was[1] > 1, "{was:?}");
+}
+
+#[test]
 fn what_an_interrupted_first_backup_left_is_used_again() {
     let (from, to) = (SimDisk::new(1), SimDisk::new(2));
     let log = open(&from);

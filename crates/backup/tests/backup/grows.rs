@@ -1,13 +1,14 @@
 //! Backups of a log that grows and is trimmed.
 
 use bytes::Bytes;
-use spindle_backup::{Listing, Source, SourceError};
+use spindle_backup::{BackupError, Listing, Manner, Source, SourceError, back_up};
 use spindle_log::disk::Disk;
 use spindle_log::{FileLog, Log, Position};
 use spindle_testkit::disk::SimDisk;
 
 use crate::harness::{
-    Live, append, checked, contents, listing_of, open, restored, take, take_live, take_still,
+    Live, MANNER, append, checked, contents, listing_of, open, restored, take, take_live,
+    take_still,
 };
 
 #[test]
@@ -57,6 +58,48 @@ fn a_copy_that_lost_its_end_is_made_anew() {
     to.put(&kept.file, bytes);
     assert_eq!(take_live(&log, &to).copied_bytes, kept.facts.bytes);
     assert_eq!(checked(&to).findings, []);
+}
+
+#[test]
+fn copies_that_rotted_are_made_anew() {
+    let (from, to) = (SimDisk::new(1), SimDisk::new(2));
+    let log = open(&from);
+    append(&log, 70);
+    let copies = take_live(&log, &to).manifest.segments;
+    append(&log, 30);
+    // A payload, and a frame's header.
+    to.flip_bit(&copies[0].file, 150, 1);
+    to.flip_bit(&copies[1].file, 70, 1);
+    assert_eq!(checked(&to).findings.len(), 2);
+    // Who does not ask is not told.
+    let trusting = to.copy();
+    let manner = Manner { trusts_kept: true, ..MANNER };
+    let taken = back_up(&trusting, &mut Live(&log), manner, "now".to_owned(), &mut |_| {});
+    assert_eq!((taken.unwrap().renewed, checked(&trusting).findings.len()), (0, 2));
+    let taken = take_live(&log, &to);
+    let rotten: u64 = copies[..2].iter().map(|kept| kept.facts.bytes).sum();
+    let new = taken.manifest.bytes() - copies.iter().map(|kept| kept.facts.bytes).sum::<u64>();
+    assert_eq!((taken.copied_bytes, taken.renewed), (rotten + new, 2));
+    assert_eq!(checked(&to).findings, []);
+    assert_eq!(restored(&to), contents(&log));
+    assert_eq!(take_live(&log, &to).renewed, 0);
+}
+
+#[test]
+fn the_newest_copy_that_rotted_is_not_made_anew_of_another_log() {
+    let to = SimDisk::new(1);
+    let [log, other] = [2, 3].map(|seed| open(&SimDisk::new(seed)));
+    append(&log, 5);
+    append(&other, 10);
+    let kept = take_live(&log, &to).manifest.segments.remove(0);
+    to.flip_bit(&kept.file, 150, 1);
+    let before = to.contents(&kept.file);
+    let error = take(&mut Live(&other), &to).unwrap_err();
+    assert!(matches!(error, BackupError::OtherLog { .. }), "{error}");
+    assert_eq!(to.contents(&kept.file), before);
+    append(&log, 5);
+    assert_eq!(take_live(&log, &to).renewed, 1);
+    assert_eq!(restored(&to), contents(&log));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use spindle_log::{
 };
 use spindle_testkit::disk::SimDisk;
 
-pub const MANNER: Manner = Manner { parts_of: payload_of, rests: false };
+pub const MANNER: Manner = Manner { parts_of: payload_of, rests: false, trusts_kept: false };
 
 /// How many digits the checksum has that a record begins with. All behind it is the payload.
 const SUM_DIGITS: usize = 8;

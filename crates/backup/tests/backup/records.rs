@@ -6,7 +6,7 @@ use spindle_backup::{BackupError, Found, RecordSource, Records, Taken, back_up_r
 use spindle_log::{Ack, Log, Position, ReadError, Record, SharedLog, Stored, no_parts};
 use spindle_testkit::{disk::SimDisk, shared_log::SharedLogHandle, shared_log::SharedMemoryLog};
 
-use crate::harness::{append, checked, open, restored, take_live};
+use crate::harness::{MANNER, append, checked, open, restored, take_live};
 
 /// A log with records made by the test, of which some can be dropped at its beginning.
 struct Shared {
@@ -59,7 +59,7 @@ impl RecordSource for Shared {
 }
 
 fn take(source: &mut Shared, to: &SimDisk) -> Result<Taken, BackupError> {
-    back_up_records(to, source, no_parts, "2030-01-31T08:00:00Z".to_owned(), &mut |_| {})
+    back_up_records(to, source, MANNER, "2030-01-31T08:00:00Z".to_owned(), &mut |_| {})
 }
 
 /// That a backup is sound, and what a server finds after its restore are the records from `first` to `end`.
@@ -104,6 +104,26 @@ fn copies_are_closed_and_dropped_with_what_the_log_drops() {
     assert_eq!((taken.manifest.first, taken.dropped), (Position(16), 1));
     assert_eq!(checked(&to).findings, []);
     assert_eq!(restored(&to).len(), 24);
+}
+
+#[test]
+fn a_copy_that_rotted_is_told_before_anything_is_written() {
+    let to = SimDisk::new(1);
+    let mut shared = Shared::of(0);
+    let large = |epoch| Record { epoch, bytes: vec![b'x'; 4 * 1024 * 1024].into() };
+    shared.records.extend((1..40).map(large));
+    let oldest = take(&mut shared, &to).unwrap().manifest.segments[0].file.clone();
+    to.flip_bit(&oldest, 3_000_000, 1);
+    shared.records.push(large(40));
+    let before = to.names();
+    let error = take(&mut shared, &to).unwrap_err();
+    assert!(matches!(&error, BackupError::Damaged { file, .. } if *file == oldest), "{error}");
+    assert!(error.to_string().contains("take a backup to a new folder (damaged at"), "{error}");
+    assert_eq!(to.names(), before);
+    // A copy that the log has dropped is not needed any more.
+    shared.first = 16;
+    assert_eq!(take(&mut shared, &to).unwrap().dropped, 1);
+    assert_eq!(checked(&to).findings, []);
 }
 
 #[test]

@@ -41,9 +41,14 @@ pub fn backup(args: &BackupArgs) -> anyhow::Result<Code> {
             "the log has dropped what follows the backup that was there: all of it was copied anew";
         writeln!(io::stderr(), "{message}")?;
     }
+    if taken.renewed > 0 {
+        let message = "copies of the backup that was there were damaged or missing, and were made anew: check the disk";
+        writeln!(io::stderr(), "{} {message}", taken.renewed)?;
+    }
     let more = [
         ("copied", taken.copied_bytes, "copied_bytes"),
         ("dropped", taken.dropped as u64, "dropped_segments"),
+        ("renewed", taken.renewed as u64, "renewed_segments"),
     ];
     print(&taken.manifest, args.json, &more)
 }
@@ -57,14 +62,18 @@ fn backup_of_segments(args: &BackupArgs, from: &str) -> anyhow::Result<Taken> {
     };
     let dest = made(&args.dest)?;
     // The copy rests after each piece, for the sake of a server on the same disk.
-    let manner = Manner { parts_of: checked_parts, rests: is_url };
+    let manner = Manner { rests: is_url, ..manner(args) };
     Ok(back_up(&dest, &mut *source, manner, now(), &mut |_| {})?)
 }
 
 fn backup_of_records(args: &BackupArgs) -> anyhow::Result<Taken> {
     let mut source = SharedSource::open(&args.shared)?;
     let dest = made(&args.dest)?;
-    Ok(back_up_records(&dest, &mut source, checked_parts, now(), &mut |_| {})?)
+    Ok(back_up_records(&dest, &mut source, manner(args), now(), &mut |_| {})?)
+}
+
+fn manner(args: &BackupArgs) -> Manner {
+    Manner { parts_of: checked_parts, rests: false, trusts_kept: args.no_verify }
 }
 
 fn now() -> String {

@@ -264,3 +264,28 @@ fn a_server_in_memory_has_nothing_to_back_up() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("in memory only"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_backup_over_copies_that_rotted_makes_them_anew() {
+    let (folder, data) = data();
+    let (_kept, backup) = place();
+    let server = served_on(&data);
+    add(&server, 0..2000, folder.path());
+    run(&["backup", "--json", &url(&server), &backup]);
+    let copies = fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path());
+    let oldest = copies.filter(|path| path.extension().is_some_and(|is| is == "copy")).min();
+    let oldest = oldest.unwrap();
+    let mut bytes = fs::read(&oldest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 3].iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(&oldest, bytes).unwrap();
+    let trusting = run(&["backup", "--json", "--no-verify", &url(&server), &backup]);
+    assert_eq!(trusting["renewed_segments"], 0);
+    assert!(!spindle(&["verify", &backup]).output().unwrap().status.success());
+    let output = spindle(&["backup", "--json", &url(&server), &backup]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(object(&stdout(&output))["renewed_segments"], 1);
+    let said = stderr(&output);
+    assert!(said.contains("1 copies of the backup that was there were damaged"), "{said}");
+    assert_eq!(run(&["verify", "--json", &backup])["verdict"], "sound");
+}
