@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use spindle_core::command::Submit;
-use spindle_core::job::{Key, Origin, Scope};
+use spindle_core::job::{Key, Origin, Scope, TraceParent};
 use spindle_core::{BytesRef, JobId, JobImage, Status, Type};
 use spindle_engine::{NewJob, Payload};
 use spindle_http::{Answered, Code, Problem, door_word};
@@ -91,6 +91,10 @@ pub(crate) struct Portable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = "base64")]
     state_base64: Option<String>,
+    /// Its place in a distributed trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "traceparent")]
+    traceparent: Option<String>,
     payload_type: Kind,
     /// The payload, if it is JSON on one line.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
@@ -132,7 +136,7 @@ enum Word {
 pub(crate) struct PortableAfter {
     /// Its number at the server it comes from.
     id: u64,
-    /// When it was submitted there. Not there if it is dead.
+    /// When it was submitted there. Not there if it is dead, or a batch.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     created_at: String,
 }
@@ -181,7 +185,8 @@ impl Portable {
         // A line of an export must not contain line breaks.
         let is_one_line = memchr::memchr2(b'\n', b'\r', &bytes).is_none();
         let (payload, payload_base64) = match typed::shown(&bytes, payload_type) {
-            (Some(json), _) if is_one_line => (Some(json), None),
+            // JSON between spaces would lose them.
+            (Some(json), _) if is_one_line && json.get().len() == bytes.len() => (Some(json), None),
             _ if bodies.payload_damaged => (None, None),
             _ => (None, Some(naming::to_base64(&bytes))),
         };
@@ -219,6 +224,7 @@ impl Portable {
             uuid: image.uuid().map(|uuid| Uuid::from_bytes(uuid).to_string()),
             keys: options.keys.iter().map(PortableKey::of).collect(),
             state_base64: options.state.as_ref().map(|state| naming::to_base64(state)),
+            traceparent: options.trace.as_deref().map(ToString::to_string),
             payload_type,
             payload,
             payload_base64,
@@ -248,6 +254,12 @@ impl Portable {
             expires_ms.transpose()?.map(|ms| ms.saturating_sub(run_at_ms.unwrap_or(now_ms)));
         if lives_ms == Some(0) {
             return Ok(Import::Skipped("expired"));
+        }
+        // Neither has a name by which it could be found.
+        if let Some(other) = self.after.iter().find(|other| other.created_at.is_empty()) {
+            let detail =
+                format!("it waits for {}, a batch or a finished job: no export has that", other.id);
+            return Err(Problem::new(Code::NoBlocker, detail));
         }
         let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;
         let typed = self.payload.is_none().then_some(self.payload_type);
@@ -279,6 +291,8 @@ impl Portable {
             .map(|text| Uuid::try_parse(&text).map(Uuid::into_bytes))
             .transpose()
             .map_err(|error| Problem::bad_field(format!("uuid: {error}")))?;
+        submit.trace =
+            self.traceparent.and_then(|text| TraceParent::parse(text.as_bytes())).map(Box::new);
         submit.keys = self.keys.iter().map(PortableKey::read).collect::<Answered<_>>()?;
         // A job that was itself imported at that server still has the reference from then.
         submit.keys.retain(|key| !keys::is_reference(key));

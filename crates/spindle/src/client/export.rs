@@ -4,9 +4,10 @@
 //! goes on behind its last whole line.
 
 use std::{
-    fs::{File, OpenOptions},
+    borrow::Cow,
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -33,7 +34,7 @@ pub const VERSION: u64 = 1;
 pub fn export(args: &ExportArgs) -> anyhow::Result<Code> {
     let native = Native::of(&args.native)?;
     if args.file.as_os_str() == "-" {
-        let begun = Begun { jobs: 0, next: args.from, has_head: args.from > 0 };
+        let begun = Begun { next: args.from, has_head: args.from > 0, ..Begun::default() };
         let mut out = BufWriter::new(io::stdout().lock());
         write_all(&native, args, begun, &mut out)?;
         out.flush()?;
@@ -44,11 +45,26 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<Code> {
         return Err(Failure::with(Code::Usage, message));
     }
     let message = || format!("cannot write to {}", args.file.display());
+    // What is there already is read: a pipe or a terminal would never end.
+    if fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
+        let path = args.file.display();
+        let message = format!(
+            "{path} is no regular file: write to standard output, spindle export - >{path}"
+        );
+        return Err(Failure::with(Code::Usage, message));
+    }
     // Jobs may hold secrets.
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(&args.file).with_context(message)?;
     let begun = read_begun(&mut file, &args.file, args.all)?;
+    begun.refuse_other_server(&native, &args.file)?;
+    if begun.end_of_whole < file.metadata().with_context(message)?.len() {
+        file.set_len(begun.end_of_whole).with_context(message)?;
+    }
+    file.seek(SeekFrom::Start(begun.end_of_whole)).with_context(message)?;
+    // The file may have been there, open to others.
+    file.set_permissions(Permissions::from_mode(0o600)).with_context(message)?;
     let mut out = BufWriter::new(file);
     let jobs = write_all(&native, args, begun, &mut out)?;
     out.flush().with_context(message)?;
@@ -68,6 +84,42 @@ struct Begun {
     next: u64,
     /// It has everything that comes before the jobs.
     has_head: bool,
+    /// How many bytes of it stay.
+    end_of_whole: u64,
+    /// Where its server was.
+    url: Option<String>,
+    /// Its first job and its last: their numbers, and when they were submitted.
+    ends: Option<[(u64, String); 2]>,
+}
+
+impl Begun {
+    /// Refuses to go on in the file of another server. One that has a job of the file is the same, and one whose job of
+    /// that number was submitted at another time is not. If it has none of them any more, the URL decides.
+    fn refuse_other_server(&self, native: &Native, path: &Path) -> anyhow::Result<()> {
+        let other = |found: &str| {
+            let message = format!(
+                "{} was begun with another server ({found}): name another file",
+                path.display()
+            );
+            Err(Failure::with(Code::Usage, message))
+        };
+        for (id, created_at) in self.ends.iter().flatten() {
+            let asked = format!("/api/v1/jobs/export?finished=true&limit=1&cursor={id}");
+            let page: Page = native.ask(ApiRequest::get(&asked), "jobs")?;
+            let Some(job) = page.jobs.first() else { continue };
+            let job: Kind<'_> = serde_json::from_str(job.get())?;
+            if job.id == *id && job.created_at == *created_at {
+                return Ok(());
+            }
+            if job.id == *id {
+                return other(&format!("job {id} is another one there"));
+            }
+        }
+        match &self.url {
+            Some(url) if *url != native.place() => other(url),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The fields that tell what kind of line it is.
@@ -75,16 +127,22 @@ struct Begun {
 pub struct Kind<'a> {
     /// What it is.
     #[serde(borrow)]
-    pub r#type: std::borrow::Cow<'a, str>,
+    pub r#type: Cow<'a, str>,
     /// Of a job: its number.
     #[serde(default)]
     pub id: u64,
+    /// Of a job: when it was submitted.
+    #[serde(default, borrow)]
+    created_at: Cow<'a, str>,
+    /// Of the first line: where the server was. Earlier releases did not write it.
+    #[serde(default, borrow)]
+    url: Option<Cow<'a, str>>,
     /// Of the first line: whether done and dead jobs are meant.
     #[serde(default)]
     finished: bool,
 }
 
-/// Reads a file that was begun, and cuts what is no whole line of it.
+/// Reads a file that was begun, up to its last whole line.
 fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> {
     let mut begun = Begun::default();
     let mut reader = BufReader::new(&mut *file);
@@ -97,7 +155,9 @@ fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> 
         }
         let kind: Kind<'_> = serde_json::from_slice(&line).map_err(|_| foreign(path))?;
         match (&*kind.r#type, end) {
-            ("export", 0) if kind.finished == all => {}
+            ("export", 0) if kind.finished == all => {
+                begun.url = kind.url.map(Cow::into_owned);
+            }
             ("export", 0) => {
                 let message = format!("{} was begun with another --all", path.display());
                 return Err(Failure::with(Code::Usage, message));
@@ -107,6 +167,9 @@ fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> 
                 begun.jobs += 1;
                 begun.next = begun.next.max(kind.id + 1);
                 begun.has_head = true;
+                let job = (kind.id, kind.created_at.into_owned());
+                let first = begun.ends.take().map_or_else(|| job.clone(), |[first, _]| first);
+                begun.ends = Some([first, job]);
             }
             ("end", _) => {
                 let message = format!("{} is whole already: name another file", path.display());
@@ -120,9 +183,7 @@ fn read_begun(file: &mut File, path: &Path, all: bool) -> anyhow::Result<Begun> 
         return Err(foreign(path));
     }
     // A file that does not reach the jobs is begun anew: the part before them is small.
-    let keep = if begun.has_head { end } else { 0 };
-    file.set_len(keep)?;
-    file.seek(SeekFrom::Start(keep))?;
+    begun.end_of_whole = if begun.has_head { end } else { 0 };
     Ok(begun)
 }
 
@@ -167,6 +228,7 @@ struct Head<'a> {
     r#type: &'static str,
     version: u64,
     server: &'a str,
+    url: String,
     taken_at: String,
     finished: bool,
 }
@@ -187,6 +249,7 @@ fn write_head(native: &Native, args: &ExportArgs, out: &mut impl Write) -> anyho
         r#type: "export",
         version: VERSION,
         server: server["version"].as_str().unwrap_or_default(),
+        url: native.place(),
         taken_at: format!("{:.0}", spindle_client::now()),
         finished: args.all,
     };

@@ -7,12 +7,14 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     batch::{self, Answer},
@@ -28,7 +30,8 @@ use crate::{
 };
 
 const BATCH_MAX: usize = 1_000;
-/// A request's body has at most 16 MiB.
+/// The most bytes of a job: a request's body has at most 16 MiB, and this around the one job in it.
+const JOB_BYTES_MAX: usize = 16 * 1024 * 1024 - "{\"jobs\":[]}".len();
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// A line is never longer: the largest payload, in base64, with room to spare.
 const LINE_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -48,10 +51,15 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<Code> {
         import.read(&mut io::stdin().lock())?;
     } else {
         let message = || format!("cannot read {}", args.file.display());
-        let mut file = BufReader::new(File::open(&args.file).with_context(message)?);
-        let notes = Notes::beside(&args.file, import.native.place());
+        let mut file = File::open(&args.file).with_context(message)?;
+        let again = file.try_clone().with_context(message)?;
+        let notes = Notes::beside(&args.file, again, import.native.place());
         import.done = notes.read()?;
+        if !import.done.ended {
+            notes.try_to_write(&args.file)?;
+        }
         file.seek(SeekFrom::Start(import.done.offset))?;
+        let mut file = BufReader::new(file);
         import.notes = Some(notes);
         import.read(&mut file)?;
     }
@@ -67,6 +75,9 @@ struct Done {
     url: String,
     /// How many bytes of the file.
     offset: u64,
+    /// What these bytes are known by. Earlier releases did not note it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<String>,
     /// That is all of it.
     ended: bool,
     /// Jobs that were made.
@@ -107,14 +118,53 @@ impl Done {
 /// The file that says how far an import came.
 struct Notes {
     path: PathBuf,
+    /// The file that is imported.
+    file: File,
     url: String,
 }
 
+/// How many bytes at the beginning of a file, and before the place that was noted, are looked at again.
+const KNOWN_BY_BYTES: u64 = 4096;
+
 impl Notes {
-    fn beside(file: &Path, url: String) -> Self {
-        let mut name = file.file_name().unwrap_or_default().to_owned();
+    fn beside(path: &Path, file: File, url: String) -> Self {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".imported");
-        Self { path: file.with_file_name(name), url }
+        Self { path: path.with_file_name(name), file, url }
+    }
+
+    /// What the first bytes of the file are known by; `None` if it has fewer.
+    fn sum_of(&self, offset: u64) -> io::Result<Option<String>> {
+        if self.file.metadata()?.len() < offset {
+            return Ok(None);
+        }
+        let len = offset.min(KNOWN_BY_BYTES);
+        let mut sum = Sha256::new();
+        for begin in [0, offset - len] {
+            let mut bytes = vec![0; len as usize];
+            self.file.read_exact_at(&mut bytes, begin)?;
+            sum.update(&bytes);
+        }
+        Ok(Some(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// Notes of a file that cannot be written are found out before anything is imported.
+    fn try_to_write(&self, file: &Path) -> anyhow::Result<()> {
+        let new = self.new_path();
+        let tried = File::create(&new).and_then(|_| fs::remove_file(&new));
+        tried.map_err(|error| {
+            let (path, file) = (self.path.display(), file.display());
+            anyhow!(
+                "cannot write {path}: {error}; how far the import came is noted there. Copy the file to a folder that \
+                 can be written to, or import it without notes: spindle import - <{file}"
+            )
+        })
+    }
+
+    fn new_path(&self) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        self.path.with_file_name(name)
     }
 
     fn read(&self) -> anyhow::Result<Done> {
@@ -135,14 +185,20 @@ impl Notes {
             );
             return Err(Failure::with(Code::Usage, message));
         }
+        if done.sum.is_some() && self.sum_of(done.offset)? != done.sum {
+            let message = format!(
+                "{path} is about another file that had this name, or this one was changed: remove {path} to import \
+                 the file from its beginning"
+            );
+            return Err(Failure::with(Code::Usage, message));
+        }
         Ok(done)
     }
 
     fn write(&self, done: &Done) -> anyhow::Result<()> {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = self.path.with_file_name(name);
-        let text = serde_json::to_vec(done)?;
+        let done = Done { sum: self.sum_of(done.offset)?, ..done.clone() };
+        let new = self.new_path();
+        let text = serde_json::to_vec(&done)?;
         let written = File::create(&new).and_then(|mut file| {
             file.write_all(&text)?;
             file.sync_all()?;
@@ -178,10 +234,21 @@ impl Import {
             let (is_job, id) = (kind.r#type == "job", kind.id);
             let text = line.trim_end();
             let is_end = kind.r#type == "end";
-            if is_end || (is_job && self.is_full_with(text)) {
+            let is_too_large = is_job && text.len() > JOB_BYTES_MAX;
+            if is_end || is_too_large || (is_job && self.is_full_with(text)) {
                 self.send(offset)?;
             }
             offset += line.len() as u64;
+            if is_too_large {
+                let bytes = text.len();
+                let why = format!(
+                    "job {id}: its line has {bytes} bytes, a request takes {JOB_BYTES_MAX}; a backup carries it"
+                );
+                self.refuse(&[why])?;
+                self.done.refused += 1;
+                self.note(offset)?;
+                continue;
+            }
             match &*kind.r#type {
                 "export" => check_version(text)?,
                 "constraint" => self.constraint(text)?,
@@ -235,6 +302,9 @@ impl Import {
 
     /// Sends the jobs that were read, which end at `offset`, until all of them are answered.
     fn send(&mut self, offset: u64) -> anyhow::Result<()> {
+        if offset == self.done.offset {
+            return Ok(());
+        }
         let answers = batch::send(&self.native, "/api/v1/jobs/import", &self.lines)?;
         self.count(&answers)?;
         self.lines.clear();
@@ -258,18 +328,24 @@ impl Import {
                 }
             }
         }
-        for line in &refused {
-            eprintln!("{line}");
-        }
-        if !refused.is_empty() && !self.skip_refused {
-            return Err(anyhow!(
-                "{} jobs were refused; fix what is listed above and run it again: it goes on with \
-                 them, or passes over them with --skip-refused",
-                refused.len()
-            ));
-        }
+        self.refuse(&refused)?;
         self.done = done;
         Ok(())
+    }
+
+    /// Says which jobs were refused, and ends the import unless they may be passed over.
+    fn refuse(&self, refused: &[String]) -> anyhow::Result<()> {
+        for line in refused {
+            eprintln!("{line}");
+        }
+        if refused.is_empty() || self.skip_refused {
+            return Ok(());
+        }
+        Err(anyhow!(
+            "{} jobs were refused; fix what is listed above and run it again: it goes on with them, or passes over \
+             them with --skip-refused",
+            refused.len()
+        ))
     }
 
     /// Puts a constraint, unless there is one of that name.

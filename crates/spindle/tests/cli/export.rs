@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -245,6 +245,124 @@ fn an_import_asks_a_server_again_that_has_no_room_now() {
     let output = spindle(&["import", &file, "--url", &busy(1, "key_taken")]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the server refused: not now"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_export_does_not_go_on_in_the_file_of_another_server() {
+    let (folder, _) = data();
+    let (one, other) = (served(&["--memory"]), served(&["--memory"]));
+    add(&one, 5, folder.path());
+    let file = path(folder.path(), "jobs.jsonl");
+    output_of(&one, &["export", &file]);
+    let whole = fs::read_to_string(&file).unwrap();
+    assert_eq!(lines(&file)[0]["url"], url(&one));
+    let cut: String = whole.split_inclusive('\n').take(4).collect();
+    fs::write(&file, &cut).unwrap();
+    // It has no job yet, and then others with the same numbers.
+    for _ in 0..2 {
+        let (code, said) = ended(&other, &["export", &file]);
+        assert!(code == 2 && said.contains("begun with another server"), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), cut);
+        add(&other, 5, folder.path());
+    }
+    // The same server at another URL is known by its jobs; so it is in a file of an earlier release, without a URL.
+    let elsewhere = cut.replace(&url(&one), "http://elsewhere:7420");
+    let earlier = cut.replace(&format!("\"url\":\"{}\",", url(&one)), "");
+    assert!(elsewhere != cut && earlier != cut);
+    for text in [elsewhere, earlier] {
+        fs::write(&file, text).unwrap();
+        output_of(&one, &["export", &file]);
+        assert_eq!(lines(&file).len(), whole.lines().count());
+    }
+}
+
+#[test]
+fn an_export_is_written_to_a_regular_file_that_only_its_owner_reads() {
+    let (folder, _) = data();
+    let from = served(&["--memory"]);
+    for other in ["/dev/full", "/dev/null", folder.path().to_str().unwrap()] {
+        let (code, said) = ended(&from, &["export", other]);
+        assert!(code == 2 && said.contains("is no regular file"), "{other}: {said}");
+    }
+    let file = path(folder.path(), "jobs.jsonl");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    output_of(&from, &["export", &file]);
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn what_was_noted_of_a_file_is_not_believed_of_another_one_with_its_name() {
+    let (folder, _) = data();
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    let file = path(folder.path(), "jobs.jsonl");
+    add(&from, 3, folder.path());
+    output_of(&from, &["export", &file]);
+    output_of(&to, &["import", &file]);
+    let (first, notes) = (fs::read(&file).unwrap(), format!("{file}.imported"));
+    // One that is longer, and one that is shorter.
+    fs::remove_file(&file).unwrap();
+    add(&from, 3, folder.path());
+    output_of(&from, &["export", &file]);
+    for text in [fs::read(&file).unwrap(), first[..first.len() / 2].to_vec()] {
+        fs::write(&file, text).unwrap();
+        let (code, said) = ended(&to, &["import", &file]);
+        assert!(code == 2 && said.contains("is about another file"), "{said}");
+    }
+    // The same, with notes of an earlier release.
+    fs::write(&file, first).unwrap();
+    let mut noted = object(&fs::read_to_string(&notes).unwrap());
+    noted.as_object_mut().unwrap().remove("sum").unwrap();
+    fs::write(&notes, noted.to_string()).unwrap();
+    let done = object(&output_of(&to, &["import", &file, "--json"]));
+    assert_eq!((&done["imported"], &done["existing"]), (&3.into(), &0.into()));
+}
+
+#[test]
+fn an_import_that_cannot_note_how_far_it_came_does_not_begin() {
+    let (folder, _) = data();
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    add(&from, 3, folder.path());
+    let file = path(folder.path(), "jobs.jsonl");
+    output_of(&from, &["export", &file]);
+    // A folder in its place keeps anyone from writing the notes.
+    fs::create_dir(format!("{file}.imported.new")).unwrap();
+    let (code, said) = ended(&to, &["import", &file]);
+    assert!(code == 1 && said.contains("spindle import - <"), "{said}");
+    assert!(!output_of(&to, &["export", "-"]).contains("\"job\""));
+}
+
+#[test]
+fn a_job_that_is_too_large_for_a_request_is_refused_for_itself() {
+    const BYTES_MAX: usize = 16 * 1024 * 1024 - "{\"jobs\":[]}".len();
+    let (folder, _) = data();
+    let (from, to) = (served(&["--memory"]), served(&["--memory"]));
+    output_of(&from, &["add", "q", "x"]);
+    let small = output_of(&from, &["export", "-"]);
+    let [head, job, end] = ["export", "job", "end"]
+        .map(|kind| object(small.lines().find(|line| object(line)["type"] == kind).unwrap()));
+    let with = |id: u64, bytes: usize| {
+        let mut job = job.clone();
+        (job["id"], job["payload_base64"]) = (id.into(), "".into());
+        let room = bytes - job.to_string().len();
+        job["payload_base64"] = "A".repeat(room / 4 * 4).into();
+        // Spaces make up for what base64 cannot.
+        let text = job.to_string();
+        text.replacen(':', &format!(":{}", " ".repeat(room % 4)), 1)
+    };
+    let mut end = end;
+    end["jobs"] = 3.into();
+    let file = path(folder.path(), "jobs.jsonl");
+    let text = [head.to_string(), with(1, BYTES_MAX), with(2, BYTES_MAX + 1), with(3, 1000)];
+    fs::write(&file, text.join("\n") + &format!("\n{end}\n")).unwrap();
+    let (code, said) = ended(&to, &["import", &file]);
+    assert!(code == 1 && said.contains("job 2: its line has 16777206 bytes"), "{said}");
+    let output = at(&to, &["import", &file, "--skip-refused", "--json"]).output().unwrap();
+    let done = object(&stdout(&output));
+    assert_eq!(
+        (output.status.code(), &done["imported"], &done["refused"]),
+        (Some(1), &2.into(), &1.into())
+    );
 }
 
 fn begin(arguments: &[&str], url: &str) -> Program {

@@ -152,3 +152,23 @@ fn a_history_of_every_format_has_the_points_it_had() {
         assert!(submitted >= 40, "{points:?}");
     }
 }
+
+#[test]
+fn an_export_of_every_format_is_imported() {
+    for folder in [folders_with("backup"), folders_with("data")].concat() {
+        let (around, _) = data();
+        let file = around.path().join("export.jsonl");
+        fs::copy(folder.join("export.jsonl"), &file).unwrap();
+        let to = served(&["--memory"]);
+        let done = output_of(&to, &["import", "--json", file.to_str().unwrap()]);
+        let done = object(&done);
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<Value> = text.lines().map(object).collect();
+        let unfinished = |line: &&Value| line["type"] == "job" && line.get("finished_at").is_none();
+        let unfinished = lines.iter().filter(unfinished).count() as u64;
+        let count = |name: &str| done[name].as_u64().unwrap();
+        let context = format!("{}: {done}", folder.display());
+        assert_eq!(count("imported") + count("expired"), unfinished, "{context}");
+        assert!(count("imported") > 0 && count("queues") > 0, "{context}");
+    }
+}

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 use spindle_core::command::Submit;
-use spindle_core::job::{Key, Origin, Scope};
+use spindle_core::job::{Key, Origin, Scope, TraceParent};
 use spindle_core::{BytesRef, JobId, Type};
 use spindle_engine::{NewJob, Payload};
 use spindle_testkit::opened;
@@ -56,6 +56,8 @@ fn is_reference(base64: &str) -> bool {
     name.windows(7).any(|part| part == b"import:")
 }
 
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 #[tokio::test]
 async fn a_job_arrives_with_all_it_was_given() {
     let (from, to) = (Bench::new(), Bench::new());
@@ -80,7 +82,15 @@ async fn a_job_arrives_with_all_it_was_given() {
     other.state = Some("{\"a\":1}".into());
     let payload = Payload::new(&b"opaque"[..], Type::Bytes);
     opened(from.engine.jobs().submit(NewJob { submit: other, payload })).unwrap();
+    let mut traced = Submit::new(JobId(0), "q".into(), Origin::Jobq, BytesRef::empty(Type::Bytes));
+    traced.trace = TraceParent::parse(TRACE.as_bytes()).map(Box::new);
+    let payload = Payload::new(&b" 7 "[..], Type::Json);
+    opened(from.engine.jobs().submit(NewJob { submit: traced, payload })).unwrap();
     let jobs = exported(&from, "").await;
+    let last = jobs.last().unwrap();
+    // Spaces around JSON are a part of the payload.
+    assert_eq!((&last["payload_base64"], &last["payload_type"]), (&json!("IDcg"), &json!("json")));
+    assert_eq!(last["traceparent"], TRACE);
     let answers = import(&to, &jobs).await;
     assert!(answers.iter().all(|answer| answer["existing"] == json!(false)), "{answers:?}");
     let arrived = exported(&to, "").await;
@@ -261,4 +271,18 @@ async fn what_will_not_do_is_refused_for_itself() {
     for body in [json!({ "jobs": [] }), json!({ "jobs": vec![&job; 1001] }), json!({})] {
         assert_eq!(to.post("/api/v1/jobs/import", body).await.status, 400);
     }
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_what_no_export_has_is_told_so() {
+    let (from, to) = (Bench::new(), Bench::new());
+    let batch = from.post("/api/v1/batches", json!({})).await.json()["id"].clone();
+    from.submit(json!({ "queue": "q", "after": [batch] })).await;
+    let jobs = exported(&from, "").await;
+    assert_eq!(jobs[0]["after"], json!([{ "id": batch }]));
+    let answers = import(&to, &jobs).await;
+    let problem = &answers[0]["problem"];
+    assert_eq!(problem["code"], "no_blocker", "{problem}");
+    let detail = format!("it waits for {batch}, a batch or a finished job: no export has that");
+    assert_eq!(problem["detail"], detail);
 }
