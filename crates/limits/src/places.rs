@@ -47,9 +47,9 @@ impl PlaceLimits {
 }
 
 /// The places for connections of a server. Clones share one state.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Places {
-    limits: PlaceLimits,
+    limits: Arc<dyn Fn() -> PlaceLimits + Send + Sync>,
     counts: Arc<Mutex<Counts>>,
     many_left: Arc<ManyLeft>,
 }
@@ -58,9 +58,13 @@ pub struct Places {
 #[derive(Default)]
 struct ManyLeft(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
-impl fmt::Debug for ManyLeft {
+impl fmt::Debug for Places {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ManyLeft")
+        let Places { limits, counts, many_left: _ } = self;
+        f.debug_struct("Places")
+            .field("limits", &limits())
+            .field("counts", counts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,7 +147,13 @@ impl Refusals {
 impl Places {
     /// No place is taken yet.
     pub fn new(limits: PlaceLimits) -> Places {
-        Places { limits, counts: Arc::default(), many_left: Arc::default() }
+        Places::with_limits_of(move || limits)
+    }
+
+    /// The same, with limits that may change: they are asked for whenever a place is taken. Connections that have a
+    /// place keep it when there are fewer.
+    pub fn with_limits_of(limits: impl Fn() -> PlaceLimits + Send + Sync + 'static) -> Places {
+        Places { limits: Arc::new(limits), counts: Arc::default(), many_left: Arc::default() }
     }
 
     /// Calls this whenever only half of the connections are left that were open at a time, if those
@@ -195,7 +205,7 @@ impl DoorPlaces {
     /// Which limit is reached: the connection is to be closed.
     pub fn take(&self, peer: SocketAddr) -> Result<Place, Taken> {
         let client = client_at(peer.ip());
-        let limits = self.places.limits;
+        let limits = (self.places.limits)();
         let mut counts = self.places.counts.lock();
         if let Err(taken) = counts.fits(limits, self.door, client) {
             let door = &mut counts.doors[self.door];
@@ -333,6 +343,26 @@ mod tests {
         assert_eq!(places.open(), [("one", 0), ("other", 0)]);
         let counts = places.counts.lock();
         assert_eq!((counts.open, counts.clients.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_kept_when_there_are_fewer_and_none_is_given_until_enough_are_back() {
+        let total = Arc::new(AtomicUsize::new(3));
+        let now = Arc::clone(&total);
+        let limits = move || PlaceLimits::alone(now.load(Ordering::Relaxed));
+        let door = Places::with_limits_of(limits).door("door");
+        let mut held: Vec<Place> = (0..3).map(|_| door.take(at("127.0.0.1")).unwrap()).collect();
+        let refused = |limit| Err(Taken { reason: Reason::Server, limit });
+        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(3));
+        total.store(2, Ordering::Relaxed);
+        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(2));
+        held.pop();
+        assert_eq!(door.take(at("127.0.0.1")).map(drop), refused(2));
+        held.pop();
+        held.push(door.take(at("127.0.0.1")).unwrap());
+        assert_eq!(held.len(), 2);
+        total.store(4, Ordering::Relaxed);
+        assert!(door.take(at("127.0.0.1")).is_ok());
     }
 
     #[test]

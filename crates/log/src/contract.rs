@@ -301,6 +301,11 @@ pub trait Log: Send + Sync + 'static {
     /// Bytes that the kept records take, framing included, space prepared for later excluded.
     fn bytes_on_disk(&self) -> u64;
 
+    /// How many files the log keeps open: more, the longer it is. None of a log that keeps no files.
+    fn open_files(&self) -> usize {
+        0
+    }
+
     /// The first position after the run that holds `from`: what a trim must reach to free that
     /// run. `None` when it is the open run, which no trim frees. A `from` below
     /// [`first`](Self::first) counts as `first`.

@@ -182,6 +182,23 @@ pub(crate) fn asides(names: &[String]) -> Vec<String> {
     kept
 }
 
+/// Checks the folder before even a lock file is made: it may be a user's home folder.
+pub(crate) fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
+    let mut foreign = Vec::new();
+    for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
+        match file_kind(&name) {
+            FileKind::Segment(_) | FileKind::Bounds => return Ok(()),
+            FileKind::Foreign if name != "lost+found" => foreign.push(name),
+            _ => {}
+        }
+    }
+    foreign.sort_unstable();
+    match foreign.into_iter().next() {
+        Some(file) => Err(OpenError::Foreign { folder: disk.folder(), file }),
+        None => Ok(()),
+    }
+}
+
 /// Takes a folder that is only read. On a read-only file system no server can be at work on it, and no lock file can be
 /// made: there it needs no lock.
 pub(crate) fn lock_to_read(disk: &dyn Disk) -> Result<Option<FolderLock>, OpenError> {

@@ -83,6 +83,12 @@ impl Surveyed {
         Position(self.header.first.0 + self.spots.len() as u64)
     }
 
+    /// The damage where the segment is not the next one of the log.
+    pub(crate) fn not_following(&self) -> Damage {
+        let reason = "the segment does not follow the one before it";
+        Damage::new(&self.name, 0, self.header.first, reason)
+    }
+
     fn damage(&self, reason: &'static str) -> Damage {
         Damage::new(&self.name, self.end, self.next(), reason)
     }
@@ -96,11 +102,27 @@ pub(crate) struct Manner {
     pub(crate) parts_of: PartsOf,
 }
 
+/// Reads the frames of segments whose headers are sound, as far as it has to: given are the first positions of all
+/// segments, and what is before the last position was synced. Says where the log is first broken.
+pub(crate) type ReadFrames<'a> = &'a mut dyn FnMut(
+    &mut [Surveyed],
+    (&[Position], Position),
+) -> Result<Option<Damage>, OpenError>;
+
 /// Reads everything, once. Shows every record of the sound part of the log to `each`, oldest first, while it goes on.
 pub(crate) fn survey(
     disk: &dyn Disk,
     manner: Manner,
     each: &mut dyn FnMut(Stored),
+) -> Result<Survey, OpenError> {
+    survey_by(disk, manner, &mut |segments, of| read_all(disk, segments, of, manner, each))
+}
+
+/// As [`survey`], with another way to read the frames. The last segment has to be read whole.
+pub(crate) fn survey_by(
+    disk: &dyn Disk,
+    manner: Manner,
+    read: ReadFrames<'_>,
 ) -> Result<Survey, OpenError> {
     let mut firsts = Vec::new();
     let (mut spares, mut fillings) = (Vec::new(), Vec::new());
@@ -146,7 +168,7 @@ pub(crate) fn survey(
             let (found, bad_header) = heads(disk, &firsts, manner)?;
             segments = found;
             let durable = said.map_or(Position(0), |said| said.reached);
-            read_all(disk, &mut segments, (&firsts, durable), manner, each)?.or(bad_header)
+            read(&mut segments, (&firsts, durable))?.or(bad_header)
         }
     };
     if let (None, Some(said), Some(last)) = (&damage, said, segments.last())
@@ -263,7 +285,7 @@ fn head(
 /// Reads the frames of all segments in order, shows each record to `each` as soon as it is certain that it stays in the
 /// log, and says where the log is first broken. `firsts` are the first positions of all segments; what is before
 /// `durable` was synced.
-fn read_all(
+pub(crate) fn read_all(
     disk: &dyn Disk,
     segments: &mut [Surveyed],
     (firsts, durable): (&[Position], Position),
@@ -280,8 +302,7 @@ fn read_all(
         for (index, segment) in segments.iter_mut().enumerate() {
             if before.is_some_and(|crc| !manner.faults.tail_left && crc != segment.header.prev_crc)
             {
-                let reason = "the segment does not follow the one before it";
-                return Ok(Some(Damage::new(&segment.name, 0, segment.header.first, reason)));
+                return Ok(Some(segment.not_following()));
             }
             let upto = firsts.get(index + 1).copied();
             let bad = frames(segment, ahead.of(index), (upto, durable), manner, each)

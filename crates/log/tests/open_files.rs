@@ -35,6 +35,7 @@ fn a_segment_that_is_only_read_takes_one_descriptor() {
     }
     assert_eq!(log.next(), Position(20));
     let grown = settled(&folder);
+    assert_eq!(log.open_files(), grown.len() + 1);
     assert!(grown.len() >= 8 && grown.iter().all(|open| *open == 1), "{grown:?}");
     drop(log);
     let log = FileLog::open_dir(&folder, options()).expect("opened again");

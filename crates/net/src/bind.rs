@@ -105,6 +105,17 @@ pub fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, local_addr))
 }
 
+/// Whether [`listen`] would get this address now. Does not listen, and keeps it from nobody.
+///
+/// # Errors
+///
+/// What the system said; `AddrInUse` for a taken port.
+pub fn may_listen(addr: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())
+}
+
 const BACKLOG: i32 = 1024;
 /// A peer whose machine is gone is noticed after two minutes: a bound lease must not hang longer.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
@@ -118,6 +129,17 @@ mod tests {
     use socket2::SockRef;
 
     use super::*;
+
+    #[test]
+    fn an_address_is_free_until_somebody_listens_there() {
+        let (listener, addr) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_eq!(may_listen(addr).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        may_listen(addr).unwrap();
+        // TEST-NET-1 is nobody's.
+        let elsewhere = may_listen("192.0.2.1:1".parse().unwrap()).unwrap_err();
+        assert_eq!(elsewhere.kind(), io::ErrorKind::AddrNotAvailable);
+    }
 
     #[test]
     fn accepted_sockets_have_the_listeners_options() {

@@ -72,7 +72,7 @@ mod stand_in;
 mod tls;
 mod transport;
 
-pub use bind::{BindError, BoundDoor, bind, bound, inner, listen};
+pub use bind::{BindError, BoundDoor, bind, bound, inner, listen, may_listen};
 pub use config::{Limits, NetConfig};
 pub use counters::NetCounters;
 pub use server::{AdoptError, Server, ServerHandle, StartError};

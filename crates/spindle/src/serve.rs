@@ -4,7 +4,7 @@ use std::{
     io::{self, ErrorKind},
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc,
+        Arc, Weak,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -33,7 +33,7 @@ use crate::{
     access::Entrance,
     budgets::budgets,
     config::{Config, LogFormat, Resolved},
-    descriptors::{self, Connection},
+    descriptors,
     exit::{self, Code},
     http::{Http, OtherDoors, Pages},
     jobd_master::{self, JobdMaster},
@@ -94,15 +94,21 @@ pub fn engine_options(config: &Config, spans: Option<Arc<dyn SpanSink>>) -> Opti
     }
 }
 
-/// Starts the engine on its log.
+/// Starts the engine on its log, which it keeps.
 fn start_engine(
     config: &Config,
     spans: Option<Arc<dyn SpanSink>>,
     events: Sender<Event>,
-) -> anyhow::Result<Engine> {
+) -> anyhow::Result<(Engine, Weak<dyn Log>)> {
     let options = engine_options(config, spans);
     let clock = Arc::new(SystemClock::new());
-    let engine = match Engine::open_with(clock, options, |each| open_log(config, each)) {
+    let mut opened: Weak<dyn Log> = Weak::<MemoryLog>::new();
+    let engine = Engine::open_with(clock, options, |each| {
+        let log = open_log(config, each)?;
+        opened = Arc::downgrade(&log);
+        Ok(log)
+    });
+    let engine = match engine {
         Err(StartError::Open(error)) => return Err(error.into()),
         other => other.context("cannot start on this data folder")?,
     };
@@ -111,7 +117,7 @@ fn start_engine(
         let _ = events.send(Event::LogFailed(log_failure(&failure)));
     });
     spawned.context("cannot start threads")?;
-    Ok(engine)
+    Ok((engine, opened))
 }
 
 /// The doors of sessions that are on.
@@ -187,7 +193,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     let hooks = webhooks::prepare(config)?;
     let exporter = traces::start(config, host_name())?;
     let spans = exporter.as_ref().map(Exporter::sink);
-    let engine = start_engine(config, spans, events.clone())?;
+    let (engine, log) = start_engine(config, spans, events.clone())?;
     let hooks = hooks.map(|prepared| webhooks::start(&engine, config, prepared, host_name()));
     let hooks = hooks.transpose()?;
     let folder = (!config.memory).then(|| config.data.clone());
@@ -196,10 +202,7 @@ fn run(resolved: &Resolved) -> anyhow::Result<Code> {
     starts::webhooks(config);
     let budgets = budgets(config);
     let trimmer = Trimmer::start(&budgets).context("cannot start threads")?;
-    let places = Places::new(
-        config.place_limits(descriptors::connections(config.connections_max, Connection::Direct)),
-    )
-    .when_many_left(trimmer.bell());
+    let places = descriptors::places(config, log).when_many_left(trimmer.bell());
     let street = Street {
         resolved,
         tls: &tls,

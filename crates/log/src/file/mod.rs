@@ -230,6 +230,10 @@ impl Log for FileLog {
         self.shared.kept_bytes()
     }
 
+    fn open_files(&self) -> usize {
+        self.shared.segments.read().len()
+    }
+
     fn segment_end_before(&self, from: Position) -> Option<Position> {
         self.shared.segment_end_before(from)
     }

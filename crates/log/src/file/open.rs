@@ -21,7 +21,7 @@ use crate::{
     contract::{Position, Stored},
     disk::{Disk, DiskFile},
     faults::cut_last_record,
-    folder::{FileKind, OpenError, begin_segment, file_kind, read_in_steps, zero},
+    folder::{OpenError, begin_segment, read_in_steps, refuse_foreign, zero},
     frame::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes},
     salvage::{TornTail, torn_tail},
     survey::{DamagedFrame, Manner, Survey, Surveyed, survey},
@@ -113,23 +113,6 @@ pub(super) fn open(
         shared.spares.prepare_if_short(&*shared.disk);
     }
     Ok(shared)
-}
-
-/// Checks the folder before even a lock file is made: it may be a user's home folder.
-fn refuse_foreign(disk: &dyn Disk) -> Result<(), OpenError> {
-    let mut foreign = Vec::new();
-    for name in disk.list().map_err(OpenError::failed(disk, "list", ""))? {
-        match file_kind(&name) {
-            FileKind::Segment(_) | FileKind::Bounds => return Ok(()),
-            FileKind::Foreign if name != "lost+found" => foreign.push(name),
-            _ => {}
-        }
-    }
-    foreign.sort_unstable();
-    match foreign.into_iter().next() {
-        Some(file) => Err(OpenError::Foreign { folder: disk.folder(), file }),
-        None => Ok(()),
-    }
 }
 
 fn first_segment(disk: &dyn Disk, sizes: &Sizes) -> Result<Surveyed, OpenError> {

@@ -1,6 +1,6 @@
 //! The data folder: whose it is, whether it is locked, and whether its segments look sound.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, thread, time::Duration};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 use spindle_backup::is_backup;
@@ -13,30 +13,45 @@ use spindle_log::{
 use super::{Findings, said};
 use crate::config::Config;
 
-/// Checks the folder. Gives the time of the newest record, in milliseconds since 1970.
-pub fn check(config: &Config, findings: &mut Findings) -> Option<u64> {
+/// What other checks have to know of the folder.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// How many files the log has.
+    pub segments: usize,
+    /// The time of the newest record, in milliseconds since 1970.
+    pub newest_ms: Option<u64>,
+    /// A server works on the folder.
+    pub is_live: bool,
+}
+
+/// A server that is at work can look like damage for a moment: what is wrong is looked at this often before it is said.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Checks the folder.
+pub fn check(config: &Config, findings: &mut Findings) -> Looked {
     let path = &config.data;
     let shown = path.display();
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             findings.ok("folder", format!("{shown} is not there: the server makes it"));
-            return None;
+            return Looked::default();
         }
         Err(error) => {
             let found = format!("cannot look at {shown}: {}", said(&error));
             findings.wrong("folder", found, "let the server's user into it");
-            return None;
+            return Looked::default();
         }
     };
     if !metadata.is_dir() {
         findings.wrong("folder", format!("{shown} is no folder"), "name a folder with --data");
-        return None;
+        return Looked::default();
     }
     if is_backup(path) {
         let advice = "make a data folder of it with `spindle restore`";
         findings.wrong("folder", format!("{shown} is a backup"), advice);
-        return None;
+        return Looked::default();
     }
     check_owner(path, &metadata, findings);
     let disk = match RealDisk::open(path) {
@@ -44,7 +59,7 @@ pub fn check(config: &Config, findings: &mut Findings) -> Option<u64> {
         Err(error) => {
             let found = format!("cannot open {shown}: {}", said(&error));
             findings.wrong("folder", found, "let the server's user into it");
-            return None;
+            return Looked::default();
         }
     };
     check_log(&disk, findings)
@@ -88,19 +103,17 @@ fn foreign_files(path: &Path, owner: u32) -> Option<std::path::PathBuf> {
     })
 }
 
-fn check_log(disk: &RealDisk, findings: &mut Findings) -> Option<u64> {
-    let look = match quick_look(disk, checked_parts) {
-        Ok(look) => look,
-        Err(error) => {
-            findings.wrong("log", error.to_string(), "`spindle verify` says more");
-            return None;
+fn check_log(disk: &RealDisk, findings: &mut Findings) -> Looked {
+    let advice = "the server does not start: copy the folder before you mend anything; `spindle verify` says more";
+    let mut look = quick_look(disk, checked_parts, false);
+    let segments = look.segments;
+    if segments == 0 {
+        match look.refusal {
+            Some(error) => findings.wrong("log", error.to_string(), advice),
+            None => findings.ok("log", "there is none yet"),
         }
-    };
-    if look.segments == 0 {
-        findings.ok("log", "there is none yet");
-        return None;
+        return Looked::default();
     }
-    let size = format!("{} segments, {} bytes", look.segments, look.bytes);
     match disk.lock() {
         Ok(_) => findings.ok("lock", "no server works on the folder"),
         Err(LockError::Held { pid: Some(pid) }) => {
@@ -112,12 +125,24 @@ fn check_log(disk: &RealDisk, findings: &mut Findings) -> Option<u64> {
             findings.wrong("lock", said(&error), advice);
         }
     }
-    match look.wrong {
-        Some((file, reason)) => {
-            let advice = "stop the server, copy the folder, then: spindle verify";
-            findings.wrong("log", format!("{file}: {reason}"), advice);
+    for _ in 1..LOOKS {
+        if look.refusal.is_none() {
+            break;
         }
-        None => findings.ok("log", format!("{size}; `spindle verify` reads all of it")),
+        thread::sleep(BETWEEN_LOOKS);
+        look = quick_look(disk, checked_parts, is_live(disk));
     }
-    written_ms(&look.newest?.bytes)
+    match look.refusal {
+        Some(error) => findings.wrong("log", error.to_string(), advice),
+        None => {
+            let size = format!("{} segments, {} bytes", look.segments, look.bytes);
+            findings.ok("log", format!("{size}; `spindle verify` reads all of it"));
+        }
+    }
+    let newest_ms = look.newest.and_then(|newest| written_ms(&newest.bytes));
+    Looked { segments, newest_ms, is_live: is_live(disk) }
+}
+
+fn is_live(disk: &RealDisk) -> bool {
+    matches!(disk.lock(), Err(LockError::Held { .. }))
 }

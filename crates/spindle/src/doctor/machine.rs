@@ -11,7 +11,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::Findings;
 use crate::{
     config::Config,
-    descriptors::{Connection, limit_for},
+    descriptors::{Connection, least_for, limit_for},
 };
 
 /// The memory that a server needs beside what the settings give it.
@@ -20,10 +20,14 @@ const MEMORY_BESIDE: u64 = 256 << 20;
 const CLOCK_MS: u64 = 5 * 60 * 1000;
 /// 2020: nothing was written earlier.
 const EARLIEST_MS: u64 = 1_577_836_800_000;
+/// The year 10000: no time from then on can be written.
+const LATEST_MS: u64 = 253_402_300_800_000;
 
-/// Checks limits and memory.
-pub fn check(config: &Config, findings: &mut Findings) {
-    check_files(config, findings);
+/// Checks limits and memory. So many files may be open, by default and at most; the log has so many segments.
+pub fn check(config: &Config, files: Option<(u64, u64)>, segments: usize, findings: &mut Findings) {
+    if let Some(limits) = files {
+        check_files(config, limits, segments, findings);
+    }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_FSIZE)
         && hard < config.segment_bytes
     {
@@ -33,16 +37,24 @@ pub fn check(config: &Config, findings: &mut Findings) {
     check_memory(config, findings);
 }
 
-fn check_files(config: &Config, findings: &mut Findings) {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = limit_for(config.connections_max, Connection::of(config));
+fn check_files(
+    config: &Config,
+    (soft, hard): (u64, u64),
+    segments: usize,
+    findings: &mut Findings,
+) {
+    let log_files = segments as u64;
+    let wanted = limit_for(config.connections_max, Connection::of(config), log_files);
     let number = |limit| {
         if limit == RLIM_INFINITY { "any number of".to_owned() } else { format!("{limit}") }
     };
     let found = format!("{} files may be open ({} by default)", number(hard), number(soft));
-    if hard < wanted {
-        let advice =
-            format!("raise it to {wanted} (LimitNOFILE, ulimit -n) or lower --connections-max");
+    let raise = format!("raise it to {wanted} (LimitNOFILE, ulimit -n)");
+    if hard < least_for(log_files) {
+        let found = format!("{found}, and the log has {segments} segments");
+        findings.wrong("open-files", found, &format!("the server does not start: {raise}"));
+    } else if hard < wanted {
+        let advice = format!("{raise} or lower --connections-max");
         findings.warn("open-files", found, &advice);
     } else {
         findings.ok("open-files", found);
@@ -88,10 +100,12 @@ fn machine_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Checks the wall clock, against the time of the log's newest record where there is one.
-pub fn check_clock(newest_ms: Option<u64>, findings: &mut Findings) {
+/// Checks the wall clock, against the time of the log's newest record where there is one, and against how long a
+/// server may have been away, if it is.
+pub fn check_clock(newest_ms: Option<u64>, away_max: Option<Duration>, findings: &mut Findings) {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    judge_clock(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), newest_ms, findings);
+    judge_clock(ms(since), newest_ms, away_max.map_or(u64::MAX, ms), findings);
     check_steady(findings);
     judge_synchronization(clock_status(), findings);
 }
@@ -113,7 +127,7 @@ fn judge_synchronization(status: Option<libc::c_int>, findings: &mut Findings) {
     }
 }
 
-fn judge_clock(now_ms: u64, newest_ms: Option<u64>, findings: &mut Findings) {
+fn judge_clock(now_ms: u64, newest_ms: Option<u64>, away_max_ms: u64, findings: &mut Findings) {
     let shown = |ms: u64| {
         let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         at.map_or_else(|| format!("{ms} ms"), |at| format!("{at:.0}"))
@@ -121,12 +135,23 @@ fn judge_clock(now_ms: u64, newest_ms: Option<u64>, findings: &mut Findings) {
     let now = shown(now_ms);
     let set = "set the clock, and keep it by NTP";
     match newest_ms {
-        _ if now_ms < EARLIEST_MS => findings.wrong("clock", format!("it says {now}"), set),
-        Some(newest) if newest > now_ms + CLOCK_MS => {
+        _ if !(EARLIEST_MS..LATEST_MS).contains(&now_ms) => {
+            findings.wrong("clock", format!("it says {now}"), set);
+        }
+        Some(newest) if newest > now_ms.saturating_add(CLOCK_MS) => {
             let found = format!("it says {now}, and the log was written until {}", shown(newest));
             let advice = "set the clock; until it has caught up, TTLs delete nothing. If it is right: \
                           `spindle clock accept`";
             findings.wrong("clock", found, advice);
+        }
+        Some(newest) if now_ms.saturating_sub(newest) > away_max_ms => {
+            let found = format!(
+                "it says {now}, and the log was written until {}, longer ago than --away-max",
+                shown(newest)
+            );
+            let advice = "until the clock is accepted, TTLs delete nothing. If it is right, start the server and: \
+                          `spindle clock accept`";
+            findings.warn("clock", found, advice);
         }
         Some(newest) => {
             findings.ok("clock", format!("{now}; the log was written until {}", shown(newest)));
@@ -171,9 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_behind_the_log_is_wrong() {
+    fn a_clock_is_wrong_behind_the_log_and_doubted_too_far_ahead_of_it() {
         const NOW: u64 = 1_800_000_000_000;
+        const AWAY: u64 = 1_000;
         for (now, newest, verdict) in [
+            (NOW, Some(NOW - AWAY), Verdict::Ok),
+            (NOW, Some(NOW - AWAY - 1), Verdict::Warning),
+            (LATEST_MS - 1, None, Verdict::Ok),
+            (LATEST_MS, None, Verdict::Wrong),
+            (u64::MAX, Some(NOW), Verdict::Wrong),
+            (NOW, Some(u64::MAX), Verdict::Wrong),
             (NOW, None, Verdict::Ok),
             (NOW, Some(NOW - 1), Verdict::Ok),
             (NOW, Some(NOW + CLOCK_MS), Verdict::Ok),
@@ -182,7 +214,7 @@ mod tests {
             (0, Some(0), Verdict::Wrong),
         ] {
             let mut findings = Findings::default();
-            judge_clock(now, newest, &mut findings);
+            judge_clock(now, newest, AWAY, &mut findings);
             assert_eq!(findings.0[0].verdict, verdict, "{now} {newest:?}");
         }
     }

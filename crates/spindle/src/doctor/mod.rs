@@ -13,11 +13,14 @@ mod settings;
 
 use std::io;
 
+use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
+
+use folder::Looked;
 
 use crate::{
     cli::DoctorArgs,
-    config,
+    config, descriptors,
     exit::{self, Code},
     output::{Rows, print_all},
 };
@@ -75,14 +78,22 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Code> {
     match config::resolve(&args.settings, std::env::vars_os()) {
         Ok(resolved) => {
             let config = &resolved.config;
-            settings::check(&resolved, &mut findings);
-            machine::check(config, &mut findings);
+            // A server raises it, too, and the log's files are opened here as there.
+            let limits = getrlimit(Resource::RLIMIT_NOFILE).ok();
+            descriptors::raise_limit();
+            let (mut of_folder, mut looked) = (Findings::default(), Looked::default());
             if config.memory {
                 let advice = "leave --memory out where jobs must outlive the server";
-                findings.warn("folder", "the data is kept in memory only", advice);
+                of_folder.warn("folder", "the data is kept in memory only", advice);
             } else {
-                let newest_ms = folder::check(config, &mut findings);
-                machine::check_clock(newest_ms, &mut findings);
+                looked = folder::check(config, &mut of_folder);
+            }
+            settings::check(&resolved, looked.is_live, &mut findings);
+            machine::check(config, limits, looked.segments, &mut findings);
+            findings.0.append(&mut of_folder.0);
+            if !config.memory {
+                let away_max = (!looked.is_live).then_some(config.away_max);
+                machine::check_clock(looked.newest_ms, away_max, &mut findings);
                 disk::check(config, &mut findings);
             }
         }

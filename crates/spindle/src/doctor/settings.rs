@@ -1,16 +1,24 @@
 //! The settings, and the files they name.
 
-use std::time::SystemTime;
+use std::{io::ErrorKind, time::SystemTime};
 
 use spindle_access::{Tokens, read_secret};
+use spindle_net::BindError;
 use spindle_tls::client::read_authorities;
 use spindle_tls::{Flaw, ServerFiles, ServerTls};
 
 use super::Findings;
-use crate::config::{Config, Missing, Resolved};
+use crate::{
+    config::{Config, Missing, Resolved},
+    exit,
+    serve::{host_name, not_bound},
+    traces, webhooks,
+};
 
-/// Checks all that can be seen without the folder.
-pub fn check(resolved: &Resolved, findings: &mut Findings) {
+const NO_START: &str = "the server does not start";
+
+/// Checks all that can be seen without the folder; a server may be at work on that one (`is_live`).
+pub fn check(resolved: &Resolved, is_live: bool, findings: &mut Findings) {
     let config = &resolved.config;
     findings.ok("settings", "all of them can be read, and none contradicts another");
     for name in &resolved.unknown_environment {
@@ -18,16 +26,40 @@ pub fn check(resolved: &Resolved, findings: &mut Findings) {
         findings.warn("settings", format!("{name} in the environment is no setting"), advice);
     }
     check_doors(config, findings);
+    check_addresses(config, is_live, findings);
     check_tokens(config, findings);
     check_tls(config, findings);
-    for (what, path) in [
-        ("jobd-master-password", &config.jobd_master_password_file),
-        ("webhook-secret", &config.webhook_secret_file),
-    ] {
-        let Some(path) = path else { continue };
+    if let Some(path) = &config.jobd_master_password_file {
         match read_secret(path) {
-            Ok(_) => findings.ok(what, path.display().to_string()),
-            Err(error) => findings.wrong(what, error.to_string(), "the server does not start"),
+            Ok(_) => findings.ok("jobd-master-password", path.display().to_string()),
+            Err(error) => findings.wrong("jobd-master-password", error.to_string(), NO_START),
+        }
+    }
+    match webhooks::prepare(config) {
+        Ok(None) => {}
+        Ok(Some(_)) => findings.ok("webhooks", format!("{} of them", config.webhooks.len())),
+        Err(error) => findings.wrong("webhooks", exit::whole(&error), NO_START),
+    }
+    match traces::start(config, host_name()) {
+        Ok(None) => {}
+        Ok(Some(_)) => findings.ok("traces", "they are exported"),
+        Err(error) => findings.wrong("traces", exit::whole(&error), NO_START),
+    }
+}
+
+/// Checks whether the doors can listen. Their addresses are taken if the server itself is at work.
+fn check_addresses(config: &Config, is_live: bool, findings: &mut Findings) {
+    for (door, addr) in config.doors() {
+        let Err(source) = spindle_net::may_listen(addr) else { continue };
+        let is_taken = source.kind() == ErrorKind::AddrInUse;
+        let found = not_bound(BindError { door, addr, source }).to_string();
+        // Without a data folder of its own it cannot be seen whether the server is at work.
+        match (is_taken && is_live, is_taken && (config.memory || config.log.is_some())) {
+            (true, _) => {}
+            (false, true) => {
+                findings.warn("doors", found, "if that is not this server, it does not start");
+            }
+            (false, false) => findings.wrong("doors", found, NO_START),
         }
     }
 }
@@ -68,7 +100,7 @@ fn check_tokens(config: &Config, findings: &mut Findings) {
     let tokens = match Tokens::of_file(path) {
         Ok(tokens) => tokens,
         Err(error) => {
-            findings.wrong("tokens", error.to_string(), "the server does not start");
+            findings.wrong("tokens", error.to_string(), NO_START);
             return;
         }
     };
@@ -91,9 +123,7 @@ fn check_tls(config: &Config, findings: &mut Findings) {
     if let Some(path) = &config.cluster_ca_file {
         match read_authorities(path) {
             Ok(_) => findings.ok("cluster-ca", path.display().to_string()),
-            Err(error) => {
-                findings.wrong("cluster-ca", error.to_string(), "the server does not start")
-            }
+            Err(error) => findings.wrong("cluster-ca", error.to_string(), NO_START),
         }
     }
     let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return };
@@ -101,7 +131,7 @@ fn check_tls(config: &Config, findings: &mut Findings) {
     let client_ca = config.tls_client_ca.clone();
     let files = ServerFiles { certificate, key, client_ca, client_certificate_required: false };
     match ServerTls::load(files) {
-        Err(error) => findings.wrong("certificate", error.to_string(), "the server does not start"),
+        Err(error) => findings.wrong("certificate", error.to_string(), NO_START),
         Ok(tls) => check_certificate(&tls, SystemTime::now(), findings),
     }
 }

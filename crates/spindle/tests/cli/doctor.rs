@@ -1,6 +1,6 @@
 //! `spindle doctor`: what it finds, and how it ends.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
 use spindle_testkit::{Certificates, write_script};
@@ -12,9 +12,20 @@ use crate::{
     serve::{data, segment},
 };
 
+/// Asks it, as the settings have it that are given. The port of a door is a free one otherwise.
+fn doctor(arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = spindle(&[&["doctor", "--json"], arguments].concat());
+    command.env("SPINDLE_SERVE_HTTP", "127.0.0.1:0");
+    command
+}
+
 /// How it ended, and what it found.
 fn found(arguments: &[&str]) -> (i32, Vec<Value>) {
-    let output = spindle(&[&["doctor", "--json"], arguments].concat()).output().unwrap();
+    found_by(&mut doctor(arguments))
+}
+
+fn found_by(command: &mut assert_cmd::Command) -> (i32, Vec<Value>) {
+    let output = command.output().unwrap();
     let lines = stdout(&output).lines().map(object).collect();
     (output.status.code().unwrap(), lines)
 }
@@ -52,7 +63,9 @@ fn a_server_and_its_folder_are_looked_at_while_it_runs() {
             .to_string_lossy()
             .contains("doctor"))
     );
-    let text = stdout(&spindle(&["doctor", "--data", &data]).unwrap());
+    // Its addresses are taken, by the server itself.
+    let address = served.address_of("http");
+    let text = stdout(&spindle(&["doctor", "--data", &data, "--http", &address]).unwrap());
     assert!(text.contains("lock\tok\t"), "{text}");
 }
 
@@ -76,7 +89,7 @@ fn what_is_wrong_with_a_folder_is_said() {
     fs::write(&file, bytes).unwrap();
     let (code, damaged) = found(&["--data", &data]);
     assert_eq!(code, 1);
-    has(&damaged, "log", "wrong", "does not begin like a segment");
+    has(&damaged, "log", "wrong", "the segment's header is damaged");
     fs::write(Path::new(&data).join("manifest.json"), "{}").unwrap();
     let (code, backup) = found(&["--data", &data]);
     assert_eq!(code, 1);
@@ -113,8 +126,7 @@ fn what_is_wrong_with_settings_is_said() {
     let (code, expired) = found(&["--data", &data, "--tokens", &tokens]);
     assert_eq!(code, 0);
     has(&expired, "tokens", "warning", "2 of them, expired: old");
-    let (code, insecure) =
-        found(&["--data", &data, "--http", "0.0.0.0:7420", "--insecure", "http"]);
+    let (code, insecure) = found(&["--data", &data, "--http", "0.0.0.0:0", "--insecure", "http"]);
     assert_eq!(code, 0);
     has(&insecure, "doors", "warning", "asks nobody");
     let node = ["--data", &data, "--log", "nats://h/s", "--advertise", "h:1"];
@@ -135,8 +147,7 @@ fn what_is_wrong_with_settings_is_said() {
     let (code, blind) = with(&key);
     assert_eq!(code, 1);
     has(&blind, "cluster-ca", "wrong", "no certificate");
-    let output =
-        spindle(&["doctor", "--json", "--data", &data]).env("SPINDLE_SERVE_DATTA", "x").unwrap();
+    let output = doctor(&["--data", &data]).env("SPINDLE_SERVE_DATTA", "x").unwrap();
     assert!(stdout(&output).contains("SPINDLE_SERVE_DATTA"), "{}", stdout(&output));
     let (code, missing) =
         found(&["--data", &data, "--tls-cert", &path("no"), "--tls-key", &path("no")]);
@@ -199,4 +210,128 @@ fn what_the_machine_lacks_is_said() {
     has(&found, "open-files", "warning", "300 files may be open");
     has(&found, "file-size", "wrong", "a segment has 67108864");
     has(&found, "memory", "warning", "MiB");
+}
+
+/// What it says with this limit of open files.
+fn found_with_files(folder: &Path, files: u32, data: &str) -> (i32, Vec<Value>) {
+    let program = folder.join(format!("with-{files}"));
+    let exec = format!("exec {} \"$@\"", env!("CARGO_BIN_EXE_spindle"));
+    write_script(&program, &format!("#!/bin/sh\nulimit -n {files}\n{exec}\n"));
+    let mut command = assert_cmd::Command::new(program);
+    command.args(["doctor", "--json", "--http", "127.0.0.1:0", "--data", data]);
+    found_by(&mut command)
+}
+
+#[test]
+fn files_for_a_start_are_counted_with_those_of_the_log() {
+    let (folder, data) = data();
+    let (code, few) = found_with_files(folder.path(), 20, &data);
+    assert_eq!(code, 1);
+    has(&few, "open-files", "wrong", "20 files may be open");
+    let (code, enough) = found_with_files(folder.path(), 45, &data);
+    assert_eq!(code, 0);
+    has(&enough, "open-files", "warning", "45 files may be open");
+    let mut served = served(&["--data", &data, "--segment-size", "64KiB"]);
+    let payload = "x".repeat(40_000);
+    for _ in 0..15 {
+        output_of(&served, &["add", "q", &payload]);
+    }
+    assert!(served.end().success());
+    let (code, grown) = found_with_files(folder.path(), 45, &data);
+    assert_eq!(code, 1);
+    has(&grown, "open-files", "wrong", "and the log has 1");
+}
+
+/// Why a server does not start with these arguments: what it says last.
+fn refusal(arguments: &[&str]) -> String {
+    let doors = ["--http", "127.0.0.1:0", "--jobd-master", "off"];
+    let output = spindle(&[&["serve"], arguments, &doors[..]].concat()).output().unwrap();
+    assert!(!output.status.success());
+    let said = stderr(&output);
+    said.trim().lines().last().unwrap().to_owned()
+}
+
+#[test]
+fn a_folder_that_a_server_would_refuse_is_wrong_in_the_same_words() {
+    let (_folder, data) = data();
+    let mut served = served(&["--data", &data, "--segment-size", "64KiB"]);
+    let payload = "x".repeat(40_000);
+    for _ in 0..6 {
+        output_of(&served, &["add", "q", &payload]);
+    }
+    assert!(served.end().success());
+    let mut files: Vec<_> =
+        fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|is| is == "segment"));
+    files.sort();
+    assert!(files.len() > 4);
+    let bounds = Path::new(&data).join("bounds");
+    for file in [&bounds, &files[0], &files[2], files.last().unwrap()] {
+        let bytes = fs::read(file).unwrap();
+        let (code, sound) = found(&["--data", &data]);
+        assert_eq!(code, 0, "{sound:?}");
+        for left in [None, Some(100)] {
+            match left {
+                None => fs::remove_file(file).unwrap(),
+                Some(left) => fs::write(file, vec![0xa5; left]).unwrap(),
+            }
+            let (code, found) = found(&["--data", &data]);
+            assert_eq!(code, 1, "{file:?}: {found:?}");
+            let wrong = found.iter().find(|it| it["check"] == "log").unwrap();
+            let said = refusal(&["--data", &data]);
+            assert!(said.contains(wrong["found"].as_str().unwrap()), "{said}\n{wrong}");
+        }
+        fs::write(file, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_clock_too_far_ahead_of_the_log_is_doubted_while_no_server_runs() {
+    let (_folder, data) = data();
+    let mut served = served(&["--data", &data]);
+    output_of(&served, &["add", "q", "x"]);
+    let arguments = ["--data", &data, "--away-max", "1ms"];
+    let (_, live) = found(&arguments);
+    has(&live, "clock", "ok", "the log was written until");
+    assert!(served.end().success());
+    let (code, away) = found(&arguments);
+    assert_eq!(code, 0);
+    has(&away, "clock", "warning", "longer ago than --away-max");
+}
+
+#[test]
+fn what_keeps_a_server_from_starting_is_wrong() {
+    let (folder, data) = data();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let hook = ["--data", &data, "--webhook", "http://127.0.0.1:1/hook dead"];
+    let with = |more: &[&str], name: &str, value: &str| {
+        found_by(doctor(&[&hook[..], more].concat()).env(name, value))
+    };
+    let secret = "SPINDLE_WEBHOOK_SECRET";
+    let (code, unsigned) = with(&[], secret, "");
+    assert_eq!(code, 1);
+    has(&unsigned, "webhooks", "wrong", "there is no secret");
+    assert_eq!(with(&[], secret, "x").0, 1);
+    let sound = "0123456789abcdef0123456789abcdef";
+    let (code, unknown) = with(&["--webhook-ca-file", &path("none")], secret, sound);
+    assert_eq!(code, 1);
+    has(&unknown, "webhooks", "wrong", "--webhook-ca-file");
+    let (code, signed) = with(&[], secret, sound);
+    assert_eq!(code, 0, "{signed:?}");
+    has(&signed, "webhooks", "ok", "1 of them");
+    let traced = |to| found_by(doctor(&["--data", &data]).env("OTEL_EXPORTER_OTLP_ENDPOINT", to));
+    let (code, nowhere) = traced("zork");
+    assert_eq!(code, 1);
+    has(&nowhere, "traces", "wrong", "OTEL_EXPORTER_OTLP_ENDPOINT");
+    let (code, somewhere) = traced("http://127.0.0.1:1");
+    assert_eq!(code, 0);
+    has(&somewhere, "traces", "ok", "exported");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let (code, taken) = found(&["--data", &data, "--http", &address]);
+    assert_eq!(code, 1);
+    has(&taken, "doors", "wrong", "is taken");
+    let (code, unknown) = found(&["--memory", "--http", &address]);
+    assert_eq!(code, 0);
+    has(&unknown, "doors", "warning", "is taken");
 }
