@@ -6,11 +6,12 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use spindle_backup::is_backup;
 use spindle_engine::record::{checked_parts, written_ms};
 use spindle_log::{
+    OpenError,
     disk::{Disk, LockError, RealDisk},
     quick_look,
 };
 
-use super::{Findings, said};
+use super::{Findings, NO_START, said};
 use crate::config::Config;
 
 /// What other checks have to know of the folder.
@@ -104,12 +105,11 @@ fn foreign_files(path: &Path, owner: u32) -> Option<std::path::PathBuf> {
 }
 
 fn check_log(disk: &RealDisk, findings: &mut Findings) -> Looked {
-    let advice = "the server does not start: copy the folder before you mend anything; `spindle verify` says more";
     let mut look = quick_look(disk, checked_parts, false);
     let segments = look.segments;
     if segments == 0 {
         match look.refusal {
-            Some(error) => findings.wrong("log", error.to_string(), advice),
+            Some(error) => findings.wrong("log", error.to_string(), advice(&error)),
             None => findings.ok("log", "there is none yet"),
         }
         return Looked::default();
@@ -133,14 +133,26 @@ fn check_log(disk: &RealDisk, findings: &mut Findings) -> Looked {
         look = quick_look(disk, checked_parts, is_live(disk));
     }
     match look.refusal {
-        Some(error) => findings.wrong("log", error.to_string(), advice),
+        Some(error) => findings.wrong("log", error.to_string(), advice(&error)),
         None => {
-            let size = format!("{} segments, {} bytes", look.segments, look.bytes);
-            findings.ok("log", format!("{size}; `spindle verify` reads all of it"));
+            let (count, bytes) = (look.segments, look.bytes);
+            let noun = if count == 1 { "segment" } else { "segments" };
+            let found = format!("{count} {noun}, {bytes} bytes; `spindle verify` reads all of it");
+            findings.ok("log", found);
         }
     }
     let newest_ms = look.newest.and_then(|newest| written_ms(&newest.bytes));
     Looked { segments, newest_ms, is_live: is_live(disk) }
+}
+
+fn advice(refusal: &OpenError) -> &'static str {
+    match refusal {
+        // There is no log to mend.
+        OpenError::Foreign { .. } => NO_START,
+        _ => {
+            "the server does not start: copy the folder before you mend anything; `spindle verify` says more"
+        }
+    }
 }
 
 fn is_live(disk: &RealDisk) -> bool {

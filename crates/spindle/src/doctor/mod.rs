@@ -25,6 +25,9 @@ use crate::{
     output::{Rows, print_all},
 };
 
+/// The advice where a start says itself what to do.
+const NO_START: &str = "the server does not start";
+
 /// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

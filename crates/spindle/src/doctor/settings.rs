@@ -7,15 +7,13 @@ use spindle_net::BindError;
 use spindle_tls::client::read_authorities;
 use spindle_tls::{Flaw, ServerFiles, ServerTls};
 
-use super::Findings;
+use super::{Findings, NO_START};
 use crate::{
     config::{Config, Missing, Resolved},
     exit,
     serve::{host_name, not_bound},
     traces, webhooks,
 };
-
-const NO_START: &str = "the server does not start";
 
 /// Checks all that can be seen without the folder; a server may be at work on that one (`is_live`).
 pub fn check(resolved: &Resolved, is_live: bool, findings: &mut Findings) {

@@ -48,7 +48,7 @@ fn a_server_and_its_folder_are_looked_at_while_it_runs() {
     let (code, found) = found(&["--data", &data]);
     assert_eq!(code, 0, "{found:?}");
     has(&found, "lock", "ok", &format!("process {} works on the folder", served.id()));
-    has(&found, "log", "ok", "1 segments");
+    has(&found, "log", "ok", "1 segment, ");
     has(&found, "clock", "ok", "the log was written until");
     has(&found, "disk-room", "ok", "MiB are free");
     has(&found, "open-files", "ok", "files may be open");
@@ -96,6 +96,14 @@ fn what_is_wrong_with_a_folder_is_said() {
     has(&backup, "folder", "wrong", "is a backup");
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
+    let (code, home) = found(&["--data", folder.path().to_str().unwrap()]);
+    assert_eq!(code, 1);
+    let log = home.iter().find(|it| it["check"] == "log").unwrap();
+    // There is nothing to mend.
+    assert_eq!(
+        (&log["verdict"], &log["advice"]),
+        (&"wrong".into(), &"the server does not start".into())
+    );
     let (code, no_folder) = found(&["--data", file.to_str().unwrap()]);
     assert_eq!(code, 1);
     has(&no_folder, "folder", "wrong", "is no folder");
