@@ -23,6 +23,8 @@ struct Accounts {
     requests: AtomicU64,
     /// The last answer is a stream, which ends when its handler ends it.
     streams: AtomicBool,
+    /// The answer is the connection's last: bytes of its request are still to come.
+    ends: AtomicBool,
     /// Something was written since all was sent.
     writes: AtomicBool,
     /// The connection was asked for bytes since this flag was last read.
@@ -35,8 +37,18 @@ impl Held {
         let open = |budget: &Budget| budget.open(Arc::clone(&asked) as Arc<dyn Holder>, 0);
         let (input, output) = (open(&budgets.input), open(&budgets.output));
         let requests = AtomicU64::default();
-        let [serves, streams, writes, reads] = std::array::from_fn(|_| AtomicBool::default());
-        Held(Arc::new(Accounts { input, output, asked, serves, requests, streams, writes, reads }))
+        let [serves, streams, ends, writes, reads] = std::array::from_fn(|_| AtomicBool::default());
+        Held(Arc::new(Accounts {
+            input,
+            output,
+            asked,
+            serves,
+            requests,
+            streams,
+            ends,
+            writes,
+            reads,
+        }))
     }
 
     /// A request begins: its bytes now belong to its handler.
@@ -54,15 +66,20 @@ impl Held {
         self.0.output.add(usize::try_from(body.lower()).unwrap_or(usize::MAX));
     }
 
+    /// A request is answered that has not come whole: what follows it is no request.
+    pub fn ends(&self) {
+        self.0.ends.store(true, Ordering::Relaxed);
+    }
+
     /// How many requests have come.
     pub fn requests(&self) -> u64 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether no request is being answered, and all answers have left.
+    /// Whether no request is being answered, all answers have left, and another request may come.
     pub fn is_idle(&self) -> bool {
         let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        !has(&self.0.serves) && !has(&self.0.streams) && !has(&self.0.writes)
+        !has(&self.0.serves) && !has(&self.0.streams) && !has(&self.0.ends) && !has(&self.0.writes)
     }
 
     /// The connection is asked for bytes.

@@ -30,6 +30,7 @@ mod pass;
 mod problem;
 mod put_back;
 mod request;
+mod rest;
 mod serving;
 mod site;
 mod slices;

@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::{Body, Incoming};
-use hyper::header::DATE;
+use hyper::header::{CONNECTION, DATE, HeaderValue};
 use hyper::server::conn::http1::{self, Parts};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -39,6 +39,7 @@ use crate::held::Held;
 use crate::listen::Limits;
 use crate::put_back::PutBack;
 use crate::request::ConnectionNumber;
+use crate::rest::shared;
 use crate::site::Site;
 use crate::write_timeout::WriteTimeout;
 
@@ -251,6 +252,7 @@ impl Server {
                 request.extensions_mut().insert(number);
             }
             let fits = head_bytes(&request) <= limits.head_bytes_max;
+            let (request, rest) = shared(request);
             let of_node = is_about_this_node(request.uri().path());
             let answer = if fits {
                 Ok(site.clone().answer(request))
@@ -270,6 +272,10 @@ impl Server {
                     answer.headers_mut().insert(DATE, date);
                 }
                 member.answered();
+                if !rest.discard().await {
+                    held.ends();
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 held.answers(&answer.body().size_hint());
                 Ok::<_, Infallible>(answer)
             }

@@ -258,7 +258,7 @@ impl Portable {
         // Neither has a name by which it could be found.
         if let Some(other) = self.after.iter().find(|other| other.created_at.is_empty()) {
             let detail =
-                format!("it waits for {}, a batch or a finished job: no export has that", other.id);
+                format!("it waits for {}, a batch or a dead job, which no import makes", other.id);
             return Err(Problem::new(Code::NoBlocker, detail));
         }
         let queue = naming::queue(self.queue.as_deref(), self.queue_base64.as_deref())?;

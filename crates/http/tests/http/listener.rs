@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::Router;
-use axum::routing::get;
+use axum::body::Bytes;
+use axum::routing::{get, post};
 use spindle_engine::Peer;
 use spindle_http::listen::{self, Handle, HttpConfig, Limits};
 use spindle_testkit::{PATIENCE, wait_until};
@@ -38,6 +39,7 @@ impl Served {
         let routes = Router::new()
             .route("/large", get(async || vec![b'x'; LARGE]))
             .route("/small", get(async || "small"))
+            .route("/whole", post(async |body: Bytes| body.len().to_string()))
             .route("/peer", get(async |Extension(peer): Extension<Peer>| peer.address.to_string()))
             .route(
                 "/name",

@@ -9,6 +9,8 @@ mod encrypted;
 #[cfg(test)]
 mod listener;
 #[cfg(test)]
+mod rest;
+#[cfg(test)]
 mod resting;
 #[cfg(test)]
 mod site;

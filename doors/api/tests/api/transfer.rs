@@ -276,13 +276,13 @@ async fn what_will_not_do_is_refused_for_itself() {
 #[tokio::test]
 async fn a_job_that_waits_for_what_no_export_has_is_told_so() {
     let (from, to) = (Bench::new(), Bench::new());
-    let batch = from.post("/api/v1/batches", json!({})).await.json()["id"].clone();
+    let batch = from.post("/api/v1/batches", json!({ "queue": "q" })).await.json()["id"].clone();
     from.submit(json!({ "queue": "q", "after": [batch] })).await;
     let jobs = exported(&from, "").await;
     assert_eq!(jobs[0]["after"], json!([{ "id": batch }]));
     let answers = import(&to, &jobs).await;
     let problem = &answers[0]["problem"];
-    assert_eq!(problem["code"], "no_blocker", "{problem}");
-    let detail = format!("it waits for {batch}, a batch or a finished job: no export has that");
+    assert_eq!(problem["code"], "after_not_found", "{problem}");
+    let detail = format!("it waits for {batch}, a batch or a dead job, which no import makes");
     assert_eq!(problem["detail"], detail);
 }
