@@ -55,6 +55,8 @@ pub struct Limits {
     pub restless_max: usize,
     /// About how long that is.
     pub rest_time: Duration,
+    /// The rest of a body that no handler has read is read for this time, and thrown away.
+    pub unread_body_time: Duration,
     /// A client that takes no byte of its answers for this time loses its connection.
     pub write_time: Duration,
 }
@@ -67,6 +69,7 @@ impl Default for Limits {
             head_bytes_max: 64 * 1024,
             restless_max: 1024,
             rest_time: Duration::from_millis(100),
+            unread_body_time: Duration::from_secs(1),
             write_time: Duration::from_secs(60),
         }
     }

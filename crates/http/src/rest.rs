@@ -18,9 +18,6 @@ use hyper::header::EXPECT;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// How long the rest may take. A client that sends at all is done by then, or sends a lot.
-const TIME: Duration = Duration::from_secs(1);
-
 /// A request's body, as its handler gets it. A request without one has nothing to share.
 pub(crate) struct SharedBody<B>(Option<Arc<Mutex<Coming<B>>>>);
 
@@ -47,8 +44,9 @@ pub(crate) fn shared<B: Body>(request: Request<B>) -> (Request<SharedBody<B>>, R
 }
 
 impl<B: Body + Unpin> Rest<B> {
-    /// Reads the rest. False if that was not all, and the connection is of no more use.
-    pub async fn discard(self) -> bool {
+    /// Reads the rest for a time. False if that was not all: then no request can follow on the
+    /// connection.
+    pub async fn discard(self, time: Duration) -> bool {
         let Some(coming) = self.coming else { return true };
         if coming.lock().has_ended() {
             return true;
@@ -59,7 +57,7 @@ impl<B: Body + Unpin> Rest<B> {
             return false;
         }
         let all = poll_fn(|context| coming.lock().poll_discard(context));
-        timeout(TIME, all).await.unwrap_or(false)
+        timeout(time, all).await.unwrap_or(false)
     }
 }
 

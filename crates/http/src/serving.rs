@@ -272,7 +272,7 @@ impl Server {
                     answer.headers_mut().insert(DATE, date);
                 }
                 member.answered();
-                if !rest.discard().await {
+                if !rest.discard(limits.unread_body_time).await {
                     held.ends();
                     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }

@@ -269,6 +269,10 @@ fn an_export_does_not_go_on_in_the_file_of_another_server() {
     let elsewhere = cut.replace(&url(&one), "http://elsewhere:7420");
     let earlier = cut.replace(&format!("\"url\":\"{}\",", url(&one)), "");
     assert!(elsewhere != cut && earlier != cut);
+    // Without a URL, other jobs with the same numbers are enough.
+    fs::write(&file, &earlier).unwrap();
+    let (code, said) = ended(&other, &["export", &file]);
+    assert!(code == 2 && said.contains("is another one there"), "{said}");
     for text in [elsewhere, earlier] {
         fs::write(&file, text).unwrap();
         output_of(&one, &["export", &file]);

@@ -289,6 +289,10 @@ fn the_page_of_limits_says_what_the_doors_allow() {
         ),
         ("time to log in", format!("`{}m`", lines.login_timeout.as_secs() / 60)),
         ("time for a request's body", format!("{} s", body.time.as_secs())),
+        (
+            "time for the rest of a body whose request is refused",
+            format!("{} s", http.unread_body_time.as_secs()),
+        ),
         ("time for a TLS handshake", format!("{} s", lines.handshake_timeout.as_secs())),
         ("time for a TLS handshake", format!("{} s", http.handshake_time.as_secs())),
         (
