@@ -61,15 +61,14 @@ impl<B: Body + Unpin> Rest<B> {
     }
 }
 
+type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+
 impl<B: Body + Unpin> Coming<B> {
     fn has_ended(&self) -> bool {
         self.has_ended || self.body.is_end_stream()
     }
 
-    fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<NextFrame<B>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         self.has_ended |= matches!(polled, Poll::Ready(None));
         polled
@@ -91,10 +90,7 @@ impl<B: Body + Unpin> Body for SharedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NextFrame<B>> {
         match &self.0 {
             Some(coming) => coming.lock().poll_frame(context),
             None => Poll::Ready(None),
