@@ -84,6 +84,8 @@ struct Begun {
     is_kept: bool,
 }
 
+type Opened = (Arc<dyn DiskFile>, u64);
+
 impl Copier<'_> {
     /// Makes the copy of a segment match `wanted`. `kept` is the part that the old manifest has, which is never
     /// changed. Everything but the file's name is durable then.
@@ -154,7 +156,8 @@ impl Copier<'_> {
         Err(BackupError::damaged(self.disk, name, reason).into())
     }
 
-    fn opened(&self, name: &str) -> Result<Option<(Arc<dyn DiskFile>, u64)>, BackupError> {
+    /// The file and its length, if it is there.
+    fn opened(&self, name: &str) -> Result<Option<Opened>, BackupError> {
         let file = match self.disk.open(name, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(BackupError::failed(self.disk, "open", name))?,
