@@ -28,7 +28,8 @@
 //! - **Time.** It stands still until a test moves the `ManualClock`.
 //! - **Deliveries.** `Letters` is a mailbox that a test reads; `caller` is a client that never
 //!   reads its own.
-//! - **Access.** `TokensFile` has a token for every role, for all queues and for some.
+//! - **Access.** `TokensFile` has a token for every role, for all queues and for some;
+//!   `check_identity_is_required` says whether a TCP door asks for one.
 //! - **The audit log.** `Audited` sees what a request leaves there.
 //! - **TLS.** `Certificates` is an authority with a server and clients, and connects to the server.
 //! - **Spans.** `Collector` keeps what an exporter of traces sends (feature `otlp`).
@@ -63,6 +64,8 @@ mod hook_receiver;
 #[cfg(feature = "http")]
 mod http_door;
 mod http_request;
+#[cfg(all(feature = "access", feature = "engine"))]
+mod identity;
 #[cfg(feature = "jobd")]
 mod jobd_master;
 #[cfg(feature = "jobd")]
@@ -114,6 +117,8 @@ pub use hook_receiver::HookReceiver;
 #[cfg(feature = "http")]
 pub use http_door::{HttpDoor, Reply, on_serving_thread, wait_until_async};
 pub use http_request::HttpRequest;
+#[cfg(all(feature = "access", feature = "engine"))]
+pub use identity::{check_identity_is_required, open_as};
 #[cfg(feature = "jobd")]
 pub use jobd_master::JobdMaster;
 #[cfg(feature = "jobd")]

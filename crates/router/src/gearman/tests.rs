@@ -6,10 +6,10 @@ mod script;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_engine::door::{ConnectionId, Door, Flow, Mailbox, Peer, Session};
+use spindle_engine::door::{Flow, Session};
 use spindle_gearman::client::Encode;
 use spindle_gearman::wire::{AdminCommand, Request, Response};
-use spindle_testkit::{Letters, TokensFile};
+use spindle_testkit::check_identity_is_required;
 
 use super::{GearmanOptions, GearmanRouter};
 use crate::Placement;
@@ -510,29 +510,14 @@ fn a_server_that_stops_answers_what_is_owed_and_no_more() {
 
 #[test]
 fn a_client_lacks_an_identity_until_it_presents_a_token_or_a_certificate_that_is_known() {
-    let certificate =
-        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
-    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
-    let access = file.access(true);
+    let access = check_identity_is_required(|access| {
+        let options = GearmanOptions { access, ..GearmanOptions::default() };
+        GearmanRouter::new(Arc::new(ScriptedNetwork), Placement::over(SHARDS), options)
+    });
     for (token, lacks) in [("wrong", true), ("known", false)] {
         let mut client = Client::of(access.login(None));
         assert!(client.session.lacks_identity());
         client.send_raw(format!("auth {token}\n").as_bytes());
         assert_eq!(client.session.lacks_identity(), lacks, "{token}");
-    }
-    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
-    for (access, name, lacks) in [
-        (&access, None, true),
-        (&access, Some("other.example"), true),
-        (&access, Some("c.example"), false),
-        (&access.required(false), None, false),
-    ] {
-        let peer =
-            Peer { certificate: name.map(Arc::from), ..Peer::plain(([127, 0, 0, 1], 1).into()) };
-        let options = GearmanOptions { access: access.clone(), ..GearmanOptions::default() };
-        let door = GearmanRouter::new(Arc::new(ScriptedNetwork), Placement::over(SHARDS), options);
-        assert_eq!(door.requires_identity(), access.is_required());
-        let mut session = door.open(ConnectionId(1), &peer, &mailbox);
-        assert_eq!(session.lacks_identity(), lacks, "{name:?}");
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use spindle_access::{Access, Login};
-use spindle_engine::door::{ConnectionId, Door, Flow, Mailbox, Outbox, Peer, Session};
+use spindle_engine::door::{Flow, Outbox, Peer, Session};
 use spindle_engine::{Answer, Gate, Gated};
-use spindle_testkit::{Letters, TokensFile};
+use spindle_testkit::check_identity_is_required;
 use spindle_workq::wire::{Limits, Uuid};
 
 use super::WorkqRouter;
@@ -604,30 +604,14 @@ fn nobody_waits_on_for_a_result_that_is_there() {
 
 #[test]
 fn a_client_lacks_an_identity_until_it_presents_a_token_or_a_certificate_that_is_known() {
-    let certificate =
-        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
-    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
-    let access = file.access(true);
+    let access = check_identity_is_required(|access| {
+        let network = Arc::new(PlayedWays::default());
+        WorkqRouter::new(network, Placement::over(SHARDS), Limits::default()).with_access(access)
+    });
     for (token, lacks) in [("wrong", true), ("known", false)] {
         let mut scene = Scene::of(access.login(None));
         assert!(scene.session.lacks_identity());
         scene.send(&format!("auth {token}\r\n"));
         assert_eq!(scene.session.lacks_identity(), lacks, "{token}");
-    }
-    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
-    for (access, name, lacks) in [
-        (&access, None, true),
-        (&access, Some("other.example"), true),
-        (&access, Some("c.example"), false),
-        (&access.required(false), None, false),
-    ] {
-        let peer =
-            Peer { certificate: name.map(Arc::from), ..Peer::plain(([127, 0, 0, 1], 1).into()) };
-        let network = Arc::new(PlayedWays::default());
-        let door = WorkqRouter::new(network, Placement::over(SHARDS), Limits::default())
-            .with_access(access.clone());
-        assert_eq!(door.requires_identity(), access.is_required());
-        let mut session = door.open(ConnectionId(1), &peer, &mailbox);
-        assert_eq!(session.lacks_identity(), lacks, "{name:?}");
     }
 }

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use spindle_access::{Access, Role};
+use spindle_access::Role;
 use spindle_core::audit::{Action, Actor, ActorKind};
 use spindle_core::job::Origin;
-use spindle_engine::{ConnectionId, Door, Flow, Mailbox, Outbox, Peer};
+use spindle_engine::{Flow, Outbox};
 use spindle_gearman::client::Encode;
 use spindle_gearman::wire::admin::{Presented, QueueLimits};
 use spindle_gearman::wire::draft::{self, JobKind, NewJob, Progress};
 use spindle_gearman::wire::{AdminCommand, GrabKind, Priority, Request, SubmitKind};
 use spindle_gearman::{GearmanDoor, Options};
 use spindle_log::MemoryLog;
-use spindle_testkit::{Audited, Letters, TokensFile, is_enough};
+use spindle_testkit::{Audited, TokensFile, check_identity_is_required, is_enough, open_as};
 
 use crate::harness::{Bench, Line, submit};
 
@@ -514,24 +514,12 @@ fn nothing_shows_a_token_by_mistake() {
 
 #[test]
 fn a_client_lacks_an_identity_until_it_presents_one_where_it_must() {
-    let certificate =
-        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
-    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
-    let access = file.access(true);
     let bench = Bench::new();
-    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
-    let open = |access: Access, name: Option<&str>| {
-        let certificate = name.map(Arc::from);
-        let peer = Peer { certificate, ..Peer::plain(([127, 0, 0, 1], 1).into()) };
-        let is_required = access.is_required();
+    let door = |access| {
         let options = Options { access, ..Options::default() };
-        let door = GearmanDoor::new(bench.engine.clone(), options);
-        assert_eq!(door.requires_identity(), is_required);
-        door.open(ConnectionId(1), &peer, &mailbox)
+        GearmanDoor::new(bench.engine.clone(), options)
     };
-    assert!(!open(access.required(false), None).lacks_identity());
-    assert!(open(access.clone(), Some("other.example")).lacks_identity());
-    assert!(!open(access.clone(), Some("c.example")).lacks_identity());
+    let access = check_identity_is_required(door);
     // What the client speaks is not known before its first request that is no `auth`.
     let sleep = bytes_of(&draft::Request::WorkerSleep);
     for (first, second) in [
@@ -540,14 +528,14 @@ fn a_client_lacks_an_identity_until_it_presents_one_where_it_must() {
         (b"auth wrong\nversion\n", b"auth known\n"),
         (&sleep, b""),
     ] {
-        let (mut session, mut out) = (open(access.clone(), None), Outbox::default());
+        let (mut session, mut out) = (open_as(&door(access.clone()), None), Outbox::default());
         assert!(session.lacks_identity());
         assert_eq!(session.on_bytes(&mut first.into(), &mut out), Flow::Continue);
         assert!(session.lacks_identity(), "{}", first.escape_ascii());
         assert_eq!(session.on_bytes(&mut second.into(), &mut out), Flow::Continue);
         assert_eq!(session.lacks_identity(), second.is_empty(), "{}", first.escape_ascii());
     }
-    let (mut session, mut out) = (open(access, None), Outbox::default());
+    let (mut session, mut out) = (open_as(&door(access), None), Outbox::default());
     let known = [b"auth known\n", &sleep[..]].concat();
     assert_eq!(session.on_bytes(&mut known[..].into(), &mut out), Flow::Continue);
     assert!(!session.lacks_identity());

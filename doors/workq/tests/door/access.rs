@@ -8,9 +8,11 @@ use bytes::Bytes;
 use spindle_access::{Access, Look, Role};
 use spindle_core::audit::{Actor, ActorKind};
 use spindle_core::job::Origin;
-use spindle_engine::{ConnectionId, Door, Flow, Mailbox, Options, Outbox, Peer};
+use spindle_engine::{Flow, Options, Outbox};
 use spindle_log::MemoryLog;
-use spindle_testkit::{Audited, Letters, ManualEngine, TokensFile, is_enough};
+use spindle_testkit::{
+    Audited, ManualEngine, TokensFile, check_identity_is_required, is_enough, open_as,
+};
 use spindle_workq::WorkqDoor;
 use spindle_workq::wire::{Decoder, Limits, Request};
 
@@ -386,25 +388,11 @@ fn nothing_shows_a_token_by_mistake() {
 
 #[test]
 fn a_client_lacks_an_identity_until_it_presents_one_where_it_must() {
-    let certificate =
-        "[[token]]\nname='c'\ncertificate='c.example'\nroles=['work']\nqueues=['*']\n";
-    let file = TokensFile::of(&(TokensFile::entry("known", "work", "*", "") + certificate));
-    let access = file.access(true);
     let ManualEngine { engine, .. } =
         ManualEngine::open(Arc::new(MemoryLog::new()), START_MS, Options::default());
-    let mailbox: Arc<dyn Mailbox> = Arc::new(Letters::default());
-    let open = |access: Access, name: Option<&str>| {
-        let certificate = name.map(Arc::from);
-        let peer = Peer { certificate, ..Peer::plain(([127, 0, 0, 1], 1).into()) };
-        let is_required = access.is_required();
-        let door = WorkqDoor::new(engine.clone(), Limits::default()).with_access(access);
-        assert_eq!(door.requires_identity(), is_required);
-        door.open(ConnectionId(1), &peer, &mailbox)
-    };
-    assert!(!open(access.required(false), None).lacks_identity());
-    assert!(open(access.clone(), Some("other.example")).lacks_identity());
-    assert!(!open(access.clone(), Some("c.example")).lacks_identity());
-    let (mut session, mut out) = (open(access, None), Outbox::default());
+    let door = |access| WorkqDoor::new(engine.clone(), Limits::default()).with_access(access);
+    let access = check_identity_is_required(door);
+    let (mut session, mut out) = (open_as(&door(access), None), Outbox::default());
     for (said, lacks) in [
         ("", true),
         ("inspect server\r\n", true),
