@@ -17,7 +17,7 @@ pub enum BackupError {
     #[error("{folder} holds other files ({file}) and no backup: choose an empty or a new folder")]
     Foreign { folder: String, file: String },
     /// Another process works on it.
-    #[error("{folder} is in use by another process: wait until that backup has ended")]
+    #[error("{folder} is in use by another process: wait until that one has ended")]
     InUse { folder: String },
     /// There is no backup.
     #[error("{folder} holds no backup: it has no manifest.json")]
