@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::thread;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -144,6 +145,22 @@ impl Reader {
         wait_until("all have ended", || {
             self.http.iter().all(|http| TcpStream::connect(http).is_err())
         });
+    }
+}
+
+/// What the servers said, if the test fails.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        for entry in fs::read_dir(self.folder.path()).unwrap().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|is| is == "log") {
+                let said = fs::read(&path).unwrap_or_default();
+                println!("{}:\n{}", path.display(), String::from_utf8_lossy(&said));
+            }
+        }
     }
 }
 
