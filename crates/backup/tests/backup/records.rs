@@ -107,7 +107,7 @@ fn copies_are_closed_and_dropped_with_what_the_log_drops() {
 }
 
 #[test]
-fn a_copy_that_rotted_is_told_before_anything_is_written() {
+fn a_copy_that_rotted_is_named_before_anything_is_written() {
     let to = SimDisk::new(1);
     let mut shared = Shared::of(0);
     let large = |epoch| Record { epoch, bytes: vec![b'x'; 4 * 1024 * 1024].into() };

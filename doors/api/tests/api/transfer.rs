@@ -274,7 +274,7 @@ async fn what_will_not_do_is_refused_for_itself() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_for_what_no_export_has_is_told_so() {
+async fn a_job_that_waits_for_what_no_export_has_is_refused() {
     let (from, to) = (Bench::new(), Bench::new());
     let batch = from.post("/api/v1/batches", json!({ "queue": "q" })).await.json()["id"].clone();
     from.submit(json!({ "queue": "q", "after": [batch] })).await;
